@@ -215,6 +215,15 @@ class LabelOptions:
         ),
     ] = None
 
+    orders: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order",
+            metavar="[COLUMN=]A>B>C",
+            help="Order of the words of a scale, the highest first; by default known ones are detected. Repeatable.",
+        ),
+    ] = None
+
     @property
     def named_columns(self) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
         """Columns of --labels, --rater and --judge; each is empty if the option is not given."""
@@ -394,6 +403,7 @@ def command_line(
     raters: Sequence[str] = (),
     label_files: Sequence[str | Path] = (),
     judges: Sequence[str] = (),
+    orders: Sequence[str] | None = None,
 ) -> str:
     """Return a shell command on files, with its options quoted.
 
@@ -405,9 +415,11 @@ def command_line(
         raters: Values of `--rater`.
         label_files: Values of `--from`.
         judges: Values of `--judge`.
+        orders: Values of `--order`.
     """
     options = {
         "--from": label_files, "--labels": labels, "--rater": raters, "--judge": judges, "--columns": columns or (),
+        "--order": orders or (),
     }  # fmt: skip
     words = [str(file) for file in files]
     words += [

@@ -9,6 +9,7 @@ from .files.object_storage import READ as READ, storage_options as storage_optio
 from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes
 from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
+from .files.slack_folders import is_slack_channel as is_slack_channel
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
 from .files.row_writer import QueueWriter as QueueWriter, score_frame as score_frame, SCORE_NESTED as SCORE_NESTED
@@ -21,6 +22,9 @@ from .labels.label_files import read_labels as read_labels
 from .labels.label_files import RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .labels.label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
 from .labels.label_scales import on_present_scale as on_present_scale, OtherScales as OtherScales
+from .labels.ordered_words import has_none as has_none, is_letters as is_letters, MAX_ORDERED as MAX_ORDERED
+from .labels.ordered_words import order_for as order_for, order_of as order_of, parse_orders as parse_orders
+from .labels.ordered_words import WordOrder as WordOrder
 from .labels.rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
@@ -52,7 +56,12 @@ from .tables.roles import structure as structure, table_roles as table_roles, Ta
 from .tables.roles import TableRoles as TableRoles, unclear_text as unclear_text, unread_text as unread_text
 from .tables.scales import ends_of as ends_of, has_scale as has_scale, has_scale_values as has_scale_values
 from .tables.scales import infer_scale as infer_scale, InferredScale as InferredScale, is_missing as is_missing
-from .tables.scales import is_number as is_number, MAX_LOCATIONS as MAX_LOCATIONS, MIN_PARSED as MIN_PARSED
+from .tables.scales import (
+    is_none as is_none,
+    is_number as is_number,
+    MAX_LOCATIONS as MAX_LOCATIONS,
+    MIN_PARSED as MIN_PARSED,
+)
 from .tables.scales import mixed_scales as mixed_scales, MixedScales as MixedScales, no_scale as no_scale
 from .tables.scales import number_of as number_of, observed_answers as observed_answers
 from .tables.scales import ObservedAnswers as ObservedAnswers, off_scale as off_scale

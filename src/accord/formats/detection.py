@@ -16,7 +16,7 @@ from accord.values import BUILT_IN
 
 _MOST_SPECIFIC_FIRST = (
     "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
-    "sharegpt", "mlflow", "langfuse", "otel", "table",
+    "sharegpt", "zendesk", "intercom", "slack", "chatgpt", "mlflow", "langfuse", "otel", "table",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -372,11 +372,11 @@ def _without_bad(rows: Iterable[Row | BadRow], report: OnBadRow) -> Iterator[Row
 def _records(
     path: Source, format: Format, rows: Iterator[Row], report: OnBadRow, on_skip: OnSkip, stem: str | None = None
 ) -> Iterator[Record]:
-    prefix = sendable(stem or path.name.split(".")[0])
+    prefix, version = sendable(stem or path.name.split(".")[0]), version_of_folder(path)
     if format.key is None:
         for row in _typed(path, format, rows):
-            default_id = f"{prefix}-{row.line}"
-            record = _guarded(path, row.line, report, _converted, format, [row.fields], default_id, row.line)
+            default_id = f"{prefix}-{row.line}" if row.line else prefix
+            record = _guarded(path, row.line, report, _converted, format, [row.fields], default_id, row.line, version)
             if record is not None:
                 yield record
         return
@@ -423,13 +423,43 @@ def _gathered(
             line, place = divmod(group[0].line, len(sources))
             path, stem = sources[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, line, report, _converted, format, fields, f"{stem}-{line}", line)
+            version = version_of_folder(path)
+            record = _guarded(path, line, report, _converted, format, fields, f"{stem}-{line}", line, version)
             if record is not None:
                 yield record
 
 
-def _converted(format: Format, fields: Sequence[Fields], default_id: str, line: int = 0) -> Record | None:
+def version_of_folder(path: Source) -> str | None:
+    """Return the name of the folder of a file, or of the one above, if it is a version such as `v1.2` or `release-7`.
+
+    >>> version_of_folder(Path("logs/v1.2/may/chats.jsonl")), version_of_folder(Path("logs/vacation/chats.jsonl"))
+    ('v1.2', None)
+    """
+    parts = path.parts if isinstance(path, Path) else ()
+    for name in reversed(parts[-3:-1]):
+        word = name.casefold()
+        prefix = next((each for each in ("version", "release", "v") if word.startswith(each)), None)
+        number = "" if prefix is None else word.removeprefix(prefix).lstrip(" _-").partition("-")[0]
+        if number and number.isascii() and number.strip("0123456789._") == "" and number[0].isdigit():
+            return sendable(name)
+    return None
+
+
+def _with_version(record: Record, version: str) -> Record:
+    """Return a record with a version if its conversation names none; without a system, it is compared by version."""
+    conversation = record.conversation
+    if not conversation.turns or conversation.version is not None:
+        return record
+    metadata = {"system": version, **{k: v for k, v in conversation.metadata.items() if v not in (None, "")}}
+    return replace(record, conversation=replace(conversation, metadata={**metadata, "version": version}))
+
+
+def _converted(
+    format: Format, fields: Sequence[Fields], default_id: str, line: int = 0, version: str | None = None
+) -> Record | None:
     record = format.convert(fields, default_id)
+    if record is not None and version is not None:
+        record = _with_version(record, version)
     if record is None or not line:
         return record if record is None else admitted(record)
     # `dataclasses.replace` would take three times as long.

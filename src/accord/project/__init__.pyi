@@ -24,6 +24,7 @@ from .importing.importing import survey_options as survey_options
 from .importing.question_texts import has_generated_text as has_generated_text
 from .importing.rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .importing.rubric_inference import InferredRubric as InferredRubric, positions_note as positions_note
+from .importing.rubric_inference import set_orders as set_orders
 from .importing.worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .judges.batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
 from .judges.finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats import TableOptions
+from accord.formats import TableOptions, parse_orders
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
 from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.label_checks import label_warnings
@@ -32,6 +32,7 @@ def check(
     threshold: float | None = None,
     width: float | None = None,
     tuned: bool = False,
+    order: Columns = None,
 ) -> CheckResult:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and labels that it needs.
 
@@ -51,6 +52,7 @@ def check(
         width: Width of the interval of the mean for which the number of labels is computed; by default half the present
             one.
         tuned: True if the judge was tuned on these labels.
+        order: Order of the words of the labels, the highest first, such as `A>B>C`; by default known ones are detected.
 
     Raises:
         BadInput: The table cannot be read, a column is missing, or its values form no scale.
@@ -71,7 +73,7 @@ def check(
     given = TableOptions(
         dict.fromkeys(_names(judge), ""), dict.fromkeys(_names(human), ""), (), item, system, length, _names(group)
     )
-    read = read_table(table, given, yes, threshold)
+    read = read_table(table, given, yes, threshold, parse_orders(order))
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
     systems, repeats = compare_systems(read), repeatability(read)
     analyses = _agreement_reasons(read, agreement) | {

@@ -16,14 +16,20 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, one_line
 from accord.formats import (
+    MAX_ORDERED,
     MIN_PARSED,
     InferredScale,
     ObservedAnswers,
+    WordOrder,
+    has_none,
     infer_scale,
     is_missing,
+    is_none,
+    is_number,
     mixed_scales,
     number_of,
     observed_answers,
+    order_for,
     typed,
     upper_share,
 )
@@ -79,8 +85,52 @@ class TableScale:
         return f"{low} to {high}" + ("" if self.kind == "continuous" else f", {len(self.options)} values")
 
 
+def has_none_as_answer(cells: Sequence[Any], orders: Sequence[WordOrder]) -> bool:
+    """Return True if the word "none" in a column is an answer, by the other words or by an order of the user."""
+    if any(order.place("none") is not None for order in orders):
+        return True
+    words = {cell for cell in cells if isinstance(cell, str) and not is_none(cell)}
+    return len(words) <= MAX_ORDERED and has_none(words)
+
+
+def stated_order(orders: Sequence[WordOrder], cells: Sequence[tuple[int, str, Any]], name: str) -> WordOrder | None:
+    """Return the order of words that the user states for the labels and the judge's answers; None without one.
+
+    Args:
+        orders: Orders that the user states.
+        cells: Row, column and content of each label and answer.
+        name: Name of the table, for errors.
+
+    Raises:
+        BadInput: There are several orders, the order lacks a word of a column, or no column has its words.
+    """
+    if not orders:
+        return None
+    if len(orders) > 1:
+        raise BadInput(f"--order: a check has one scale, got {len(orders)} orders; name one of them")
+    words: dict[str, dict[Any, None]] = {}
+    for _, column, cell in cells:
+        if not is_missing(cell):
+            words.setdefault(column, {})[typed(cell)] = None
+    worded = {column: values for column, values in words.items() if not all(map(is_number, values))}
+    found = [order_for(orders, column, values) for column, values in worded.items()]
+    if not any(found):
+        raise BadInput(
+            f"{name}: --order {orders[0]}: no column has these words; columns of labels and answers with words: "
+            f"{', '.join(worded) or 'none'}"
+        )
+    for column, values in worded.items():
+        orders[0].check(column, values)
+    return orders[0]
+
+
 def table_scale(
-    people: Sequence[Any], judge: Sequence[Any], yes: str | None, threshold: float | None, name: str
+    people: Sequence[Any],
+    judge: Sequence[Any],
+    yes: str | None,
+    threshold: float | None,
+    name: str,
+    order: WordOrder | None = None,
 ) -> tuple[TableScale, Parse, Parse]:
     """Return the scale of labels, and the functions that convert cells of people and of the judge to numbers.
 
@@ -90,11 +140,15 @@ def table_scale(
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper; by default the first option above the middle.
         name: Name of the table, for errors.
+        order: Order of words that the user states.
 
     Raises:
         BadInput: The labels or the answers form no scale.
     """
     own, other, both = observed_answers(people), observed_answers(judge), observed_answers([*people, *judge])
+    for observed in (own, other, both):
+        if order is not None and not any(number_of(value) is not None for value in observed.values):
+            observed.order = order
     _check_values(own, "labels of people", name)
     _check_values(other, "scores of the judge", name)
     if yes is not None:
@@ -159,7 +213,7 @@ def _parser(inferred: InferredScale) -> Parse:
     words = {text.casefold(): float(option) for option, text in inferred.meanings.items()}
 
     def parse(cell: Any) -> float | None:
-        if is_missing(cell) or not isinstance(cell, str | int | float):
+        if not isinstance(cell, str | int | float) or (is_missing(cell) and not (words and is_none(cell))):
             return None
         value = typed(cell)
         number = number_of(value)

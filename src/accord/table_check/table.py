@@ -21,15 +21,17 @@ from accord.formats import (
     MemoryTable,
     TableOptions,
     TableRoles,
+    WordOrder,
     encoding_notes,
     holds_text,
     is_missing,
+    is_none,
     locate,
     read_rows,
     source_of,
 )
 from accord.table_check.columns import find_columns
-from accord.table_check.scales import Parse, TableScale, table_scale
+from accord.table_check.scales import Parse, TableScale, has_none_as_answer, stated_order, table_scale
 from accord.values import content_hash
 
 Floats = NDArray[np.float64]
@@ -128,7 +130,9 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def read_table(given: Any, options: TableOptions, yes: str | None, threshold: float | None) -> JudgedTable:
+def read_table(
+    given: Any, options: TableOptions, yes: str | None, threshold: float | None, orders: Sequence[WordOrder] = ()
+) -> JudgedTable:
     """Read a table.
 
     Args:
@@ -136,18 +140,21 @@ def read_table(given: Any, options: TableOptions, yes: str | None, threshold: fl
         options: Columns that the user names.
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper.
+        orders: Orders of words that the user states.
 
     Raises:
-        BadInput: The table cannot be read, or holds no judge's scores or no labels.
+        BadInput: The table cannot be read, an order lacks a value, or the table holds no judge's scores or no labels.
     """
     source = locate(source_of(given))
     name = "the table" if isinstance(source, MemoryTable) else source.name
-    cells, rows, has_text, notes = _read_columns(source, name)
+    cells, rows, has_text, notes = _read_columns(source, name, orders)
     roles = find_columns(cells, options, name, has_text)
-    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes])
+    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes], orders)
 
 
-def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, bool, list[str]]:
+def _read_columns(
+    source: Path | MemoryTable, name: str, orders: Sequence[WordOrder]
+) -> tuple[dict[str, list[Any]], int, bool, list[str]]:
     """Return the cells by column, the number of rows, True if they hold texts of conversations, and remarks."""
     cells: dict[str, list[Any]] = {}
     rows, bad, first, has_text = 0, 0, "", False
@@ -159,10 +166,12 @@ def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list
         for column, cell in _flat(row.fields):
             column_cells = cells.setdefault(column, [])
             column_cells += [None] * (rows - len(column_cells))
-            column_cells.append(None if is_missing(cell) else cell)
+            column_cells.append(None if is_missing(cell) and not is_none(cell) else cell)
         rows += 1
     for column_cells in cells.values():
         column_cells += [None] * (rows - len(column_cells))
+        if any(map(is_none, column_cells)) and not has_none_as_answer(column_cells, orders):
+            column_cells[:] = [None if is_none(cell) else cell for cell in column_cells]
     if not rows:
         raise BadInput(
             f"{name} has no rows" + (f" that can be read ({first})" if first else "") + "; name another file"
@@ -182,13 +191,21 @@ def _flat(fields: Mapping[str, Any], prefix: str = "", depth: int = MAX_DEPTH) -
 
 
 def _built(
-    name: str, cells: Columns, rows: int, roles: TableRoles, yes: str | None, threshold: float | None, notes: list[str]
+    name: str,
+    cells: Columns,
+    rows: int,
+    roles: TableRoles,
+    yes: str | None,
+    threshold: float | None,
+    notes: list[str],
+    orders: Sequence[WordOrder] = (),
 ) -> JudgedTable:
     """Return the rows of a table as arrays."""
     people_cells, judge_cells = _value_cells(cells, rows, roles)
     scale, parse, parse_judge = table_scale(
-        [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name
-    )
+        [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name,
+        stated_order(orders, [*people_cells, *judge_cells], name),
+    )  # fmt: skip
     place, size = _places(cells, rows, roles, notes)
     people = _matrix(people_cells, place, size, parse, cells, roles.annotator, roles.people, notes, "label")
     judge = _matrix(judge_cells, place, size, parse_judge, cells, roles.run, list(roles.judges), notes, "score")

@@ -40,6 +40,12 @@ def check(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="The judge was tuned on these labels; adds a warning.")
     ] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="A>B>C", help="Order of the words of the labels, the highest first; default: known ones."
+        ),
+    ] = None,
     at_least: Annotated[
         float | None,
         typer.Option("--at-least", help="Fail (exit 3) if the lower bound of agreement (κ, else r) is below this."),
@@ -66,7 +72,7 @@ def check(
 
     result = check(
         table, judge=judge, human=human, system=system, item=item, group=group, length=length, yes=yes,
-        threshold=threshold, width=width, tuned=tuned,
+        threshold=threshold, width=width, tuned=tuned, order=order,
     )  # fmt: skip
     gate = None if at_least is None else check_at_least(result, at_least)
     if out is not None:

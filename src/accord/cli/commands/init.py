@@ -61,14 +61,15 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.project import project_template, set_scales, survey_files
+    from accord.formats import parse_orders
+    from accord.project import project_template, set_orders, set_scales, survey_files
     from accord.values import dump_rubric, load_rubric
 
     template = project_template()
     if not labels_from:
         if conversations or columns or answers != RubricOptions():
             raise BadInput(
-                "files, --main, --labels, --rater, --judge, --scale and --columns go with --from: "
+                "files, --main, --labels, --rater, --judge, --scale, --order and --columns go with --from: "
                 "accord init --from labels.csv"
             )
         _without_labels(template, rubric, prompts, as_json)
@@ -85,6 +86,7 @@ def init(
     ends = answers.scale_map
     set_scales(found, ends)
     base = _rubric_in_use(found) if rubric is None else None
+    set_orders(found.questions, parse_orders(answers.orders), base)
     made = _extended(base, found, answers.main, ends)
     made = made if rubric is None else _with_shipped(made, load_rubric(rubric))
     text = dump_rubric(made.rubric)

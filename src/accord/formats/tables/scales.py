@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, one_line
 from accord.formats.labels.answers import NOT_APPLICABLE, answer_to
+from accord.formats.labels.ordered_words import MAX_ORDERED, WordOrder, has_none, order_of
 from accord.formats.labels.rating_columns import number_in, words_of
 from accord.formats.openai_messages import LARGEST_ANSWER
 from accord.formats.tables.words import OTHER_WORDS
@@ -34,20 +35,6 @@ _YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", 
 _NO = {"no", "false", "n", "down", "thumbs down", "thumbsdown", "thumbs_down", "bad", "dislike", "disliked", "negative",
        "fail", "failed", "incorrect", "wrong", "unresolved", "not helpful", "unhelpful", "dsat", "-", "👎", "nein",
        "schlecht", "falsch", "negativ"}  # fmt: skip
-_ORDERS = (
-    ("terrible", "very bad", "bad", "poor", "fair", "ok", "okay", "average", "medium", "good", "very good", "great",
-     "excellent"),
-    ("strongly disagree", "disagree", "somewhat disagree", "slightly disagree", "neutral",
-     "neither agree nor disagree", "slightly agree", "somewhat agree", "agree", "strongly agree"),
-    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
-    ("very unlikely", "unlikely", "somewhat unlikely", "neutral", "somewhat likely", "likely", "very likely"),
-    ("none", "very low", "low", "mild", "medium", "moderate", "high", "very high", "severe"),
-    ("never", "rarely", "sometimes", "often", "always"),
-    ("negative", "mixed", "neutral", "positive"),
-    ("no", "partly", "partially", "partial", "somewhat", "mostly", "yes"),
-    ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
-    ("nein", "teilweise", "ja"),
-)  # fmt: skip
 
 _POSITION = re.compile(
     r"(?:r|h|a|p|rater|annotator|judge|worker|coder|person|human|expert|labeler)?[ _-]?\d{1,2}", re.I
@@ -80,6 +67,8 @@ class ObservedAnswers:
         is_marked: True if the answers are from a field that holds only ratings.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
         scales: Counts of answers by the lowest and highest answer that their row states.
+        order: Order of the words, if the user states one.
+        missing: Counts of words for "not applicable", which an order may have as an answer.
     """
 
     name: str
@@ -92,6 +81,8 @@ class ObservedAnswers:
     is_marked: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
     scales: Counter[tuple[float, float]] = field(default_factory=Counter)
+    order: WordOrder | None = None
+    missing: Counter[str] = field(default_factory=Counter)
 
     def add(
         self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None,
@@ -101,6 +92,7 @@ class ObservedAnswers:
         if isinstance(value, str):
             value = value.strip()
             if value.casefold() in NOT_APPLICABLE - {"-"}:
+                self.missing[value] += 1
                 return
         elif isinstance(value, float) and not math.isfinite(value):
             return
@@ -164,6 +156,10 @@ def infer_scale(observed: ObservedAnswers) -> InferredScale | None:
             words[str(value)] += count
         else:
             numbers[number] += count
+    if observed.order is not None:
+        return _ranked(observed.order.words)
+    if has_none(words):
+        words.update({word: count for word, count in observed.missing.items() if word.casefold() == "none"})
     if observed.ends is not None and not words:
         return InferredScale(_numeric_scale(numbers, observed.ends), observed.meanings)
     if sum(numbers.values()) >= NUMERIC_SHARE * observed.total > 0:
@@ -277,20 +273,22 @@ def plain_value(number: float) -> int | float:
 def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
     """Return a binary, ordered or nominal scale of words; `None` for a single word or too many."""
     known = {word.casefold(): word for word in words}
-    if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
+    if not 2 <= len(known) <= MAX_ORDERED or max(map(len, known)) > 60:
         return None
-    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or next(
-        (order for order in _ORDERS if known.keys() <= set(order)), None
-    )
+    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or order_of(known)
     if order is not None:
-        ranked = sorted(known, key=order.index)
-        kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
-        options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
-        meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
-        return InferredScale(Scale(kind=kind, options=options), meanings)
-    if len(known) < len(words):
+        return _ranked([known[word] for word in sorted(known, key=order.index)])
+    if len(known) < len(words) or len(known) > MAX_WORDS:
         return None
     return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
+
+
+def _ranked(words: Sequence[str]) -> InferredScale:
+    """Return the scale of words, the lowest first."""
+    kind = ScaleKind.BINARY if len(words) == 2 else ScaleKind.ORDINAL
+    options = (0, 1) if len(words) == 2 else tuple(range(1, len(words) + 1))
+    meanings = {str(option): word for option, word in zip(options, words, strict=True)}
+    return InferredScale(Scale(kind=kind, options=options), meanings)
 
 
 def _no_and_yes(words: Sequence[str]) -> Sequence[str] | None:
@@ -341,6 +339,14 @@ def is_missing(cell: Any) -> bool:
     return isinstance(cell, str) and (not cell.strip() or cell.strip().casefold() in NOT_APPLICABLE)
 
 
+def is_none(cell: Any) -> bool:
+    """Return True for the word "none", which is an answer of some scales."""
+    return isinstance(cell, str) and len(cell) < _LONGEST_NONE and cell.strip().casefold() == "none"
+
+
+_LONGEST_NONE = 20
+
+
 def is_number(cell: Any) -> bool:
     """Return True for a number, or the text of one."""
     return isinstance(cell, bool | int | float | str) and number_of(typed(cell)) is not None
@@ -355,7 +361,7 @@ def observed_answers(cells: Iterable[Any], name: str = "values") -> ObservedAnsw
     """Return the answers in the cells of a column."""
     observed = ObservedAnswers(name)
     for cell in cells:
-        if not is_missing(cell) and isinstance(cell, str | int | float):
+        if (not is_missing(cell) or is_none(cell)) and isinstance(cell, str | int | float):
             observed.add(cell, None, None)
     return observed
 

@@ -144,8 +144,8 @@ class FileSurvey:
         if self.raters and self.raters_are_guessed:
             noun = "column {} is" if len(self.raters) == 1 else "columns {} are"
             notes.append(
-                f"{noun.format(', '.join(self.raters))} read as {count_of(len(self.raters), 'annotator')} of one question, "
-                f"{RATING!r} (a guess from names and values). If each is a question: "
+                f"{noun.format(', '.join(self.raters))} read as {count_of(len(self.raters), 'annotator')} of one "
+                f"question, {RATING!r} (a guess from names and values). If each is a question: "
                 f"{_options('--labels', self.raters)}"
             )
         if self.possible_raters:
@@ -541,6 +541,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
             known.locations[value] = [*known.locations.get(value, ()), *locations][:MAX_LOCATIONS]
         known.annotators.update(new.annotators)
         known.scales.update(new.scales)
+        known.missing.update(new.missing)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
         known.meanings = known.meanings or new.meanings

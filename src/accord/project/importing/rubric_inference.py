@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +17,12 @@ from accord.formats import (
     InferredScale,
     MixedScales,
     ObservedAnswers,
+    WordOrder,
     infer_scale,
+    is_letters,
     mixed_scales,
     number_of,
+    order_for,
     plain_value,
     words_of,
 )
@@ -34,6 +37,52 @@ _MAIN = (
     ("rating", "ratings", "bewertung", "stars", "note"), ("score",), ("helpful", "helpfulness", "hilfreich"),
     ("thumbs", "thumb", "feedback", "like", "liked"), ("label", "verdict"),
 )  # fmt: skip
+
+
+def set_orders(answers: Mapping[str, ObservedAnswers], orders: Collection[WordOrder], rubric: Rubric | None) -> None:
+    """Set the order of the words of questions instead of inferring it.
+
+    Args:
+        answers: Answers by question.
+        orders: Orders that the user states.
+        rubric: Rubric whose questions keep their scales; None if the rubric is made from the answers.
+
+    Raises:
+        BadInput: An order lacks a word of its question, no question has its words, or the rubric has another order.
+    """
+    used = set[WordOrder]()
+    for name, observed in answers.items():
+        values = [value for value in observed.values if number_of(value) is None]
+        order = order_for(orders, name, observed.values if values else ())
+        if order is None:
+            continue
+        used.add(order)
+        observed.order = order
+        question = None if rubric is None else rubric.get(name)
+        if question is not None:
+            _check_order(question, order)
+    for order in orders:
+        if order not in used:
+            worded = [name for name, each in answers.items() if any(number_of(value) is None for value in each.values)]
+            raise BadInput(
+                f"--order {order}: no question has these words; questions with words: {', '.join(worded) or 'none'}"
+            )
+
+
+def _check_order(question: Question, order: WordOrder) -> None:
+    """Raise `BadInput` if a question of a rubric has another order than the stated one."""
+    ranks = {str(option): rank for rank, option in enumerate(question.scale.options)}
+    places = [
+        (ranks[option], place)
+        for option in ranks
+        if (place := order.place(question.meanings.get(option, option))) is not None
+    ]
+    if not question.scale.is_ordered or [place for _, place in sorted(places)] != sorted(place for _, place in places):
+        raise BadInput(
+            f"--order {order}: the rubric has {question.id!r} with another order, {question.scale}; edit the scale in "
+            "the file of the rubric, or leave the option out"
+        )
+
 
 # --- the rubric ----------------------------------------------------------------------------------------------------
 
@@ -74,6 +123,11 @@ def infer_questions(
             notes.append(f"{answers.name!r} is left out: {_reason_without_scale(answers)}")
             continue
         questions.append(_question(answers, inferred))
+        if answers.order is None and is_letters(tuple(inferred.meanings.values())):
+            notes.append(
+                f"the letters of {answers.name!r} are read as an order with A as the best (a guess). To set it: "
+                f"--order {shlex.quote(answers.name + '=' + '>'.join(list(inferred.meanings.values())[::-1]))}"
+            )
         if is_guess(answers, inferred.scale):
             notes.append(_guess_text(answers, inferred.scale))
     return with_generated_names(questions, others), notes
