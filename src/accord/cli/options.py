@@ -204,7 +204,12 @@ class LabelOptions:
     ] = None
     raters: Annotated[
         list[str] | None,
-        typer.Option("--rater", metavar="COLUMN[=NAME]", help="Column with the ratings of one annotator; repeatable."),
+        typer.Option(
+            "--rater",
+            "--human",
+            metavar="COLUMN[=NAME]",
+            help="Column with the ratings of one annotator; repeatable.",
+        ),
     ] = None
     judges: Annotated[
         list[str] | None,

@@ -21,7 +21,8 @@ def check(
         list[str] | None, typer.Option("--judge", help="Column with the judge's scores; repeat for runs of one judge.")
     ] = None,
     human: Annotated[
-        list[str] | None, typer.Option("--human", help="Column with labels of people; repeat for several people.")
+        list[str] | None,
+        typer.Option("--human", "--rater", help="Column with labels of people; repeat for several people."),
     ] = None,
     system: Annotated[str | None, typer.Option("--system", help="Column that names the system of each row.")] = None,
     item: Annotated[str | None, typer.Option("--item", help="Column that names the item of each row.")] = None,
