@@ -433,7 +433,7 @@ def infer_questions(
         if answers.order is None and is_letters(tuple(inferred.meanings.values())):
             notes.append(
                 f"the letters of {answers.name!r} are read as an order with A as the best (a guess). To set it: "
-                f"--order {shlex.quote(answers.name + '=' + '>'.join(reversed(inferred.meanings.values())))}"
+                f"--order {shlex.quote(answers.name + '=' + '>'.join(reversed(list(inferred.meanings.values()))))}"
             )
         if is_guess(answers, inferred.scale):
             notes.append(_guess_text(answers, inferred.scale))
