@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from commands import accord_json, write, write_rows
 from new_project import new_project
 
 from accord.edges import BadRow
-from accord.formats import Record, convert_row, formats, read
+from accord.formats import Record, convert_row, find_files, formats, read, read_piece, split_files
 from accord.project import files_in, import_files
 from accord.store import Store
-from accord.values import Rubric, load_rubric
+from accord.values import Conversation, Rubric, load_rubric
 
 EXPORTS = Path(__file__).parent / "data" / "exports"
 
@@ -228,3 +229,17 @@ def test_the_version_of_a_service_is_read_from_spans() -> None:
     record = otel.convert(otel.split(batch), "x")
     assert record is not None
     assert (record.conversation.system, record.conversation.version) == ("desk", "4.2")
+
+
+def test_pieces_of_files_have_the_channels_and_the_versions_of_their_folders(tmp_path: Path) -> None:
+    rows = [{"id": "p", "prompt": "Hi.", "response": "Hello!"}]
+    (tmp_path / "v2").mkdir()
+    pl.DataFrame(rows).write_parquet(tmp_path / "v2" / "chats.parquet")
+    for folder, found in ((tmp_path, ("p", "v2")), (EXPORTS / "message_lists" / "v1.2", ("order-17", "v1.2"))):
+        [piece] = split_files(find_files(str(folder)))
+        [conversation] = read_piece(piece)
+        assert isinstance(conversation, Conversation) and (conversation.id, conversation.version) == found
+    [piece] = split_files(find_files(str(EXPORTS / "slack" / "support-bot")))
+    assert [each.id for each in read_piece(piece) if isinstance(each, Conversation)] == [
+        "support-bot-1780217100.000200"
+    ]

@@ -86,6 +86,8 @@ def table(name: str, rows: list[dict[str, Any]]) -> str:
 
 def test_a_check_reads_letters_and_stated_orders() -> None:
     assert str(package.check(ROWS).scale) == "F to A, 5 values"
+    tens = [{"id": n, "judge": n % 10 + 1, "human": n * 3 % 10 + 1} for n in range(60)]
+    assert str(package.check(tens).scale) == "1 to 10, 10 values"
     assert package.check(TONED).scale.kind == "nominal"
     ordered = package.check(TONED, order="warm>plain>cold>icy").scale
     assert (str(ordered), ordered.kind) == ("icy to warm, 4 values", "ordered")

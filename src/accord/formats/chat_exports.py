@@ -165,9 +165,9 @@ def _chatgpt_turn(message: Fields) -> Turn | None:
         text = ""
     if not (text.strip() or extra):
         return None
-    stamp = message.get("create_time")
-    is_time = isinstance(stamp, int | float) and not isinstance(stamp, bool) and 0 < stamp < 1 << 33
-    time = datetime.fromtimestamp(stamp, UTC).isoformat() if is_time else None
+    time, stamp = None, message.get("create_time")
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool) and 0 < stamp < 1 << 33:
+        time = datetime.fromtimestamp(stamp, UTC).isoformat()
     name = mapping_of(message.get("author")).get("name")
     return Turn(role_named(role), text, str(name) if name else None, time, extra)
 

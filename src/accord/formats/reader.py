@@ -445,7 +445,7 @@ def version_of_folder(path: Source) -> str | None:
     return None
 
 
-def _with_version(record: Record, version: str) -> Record:
+def with_version(record: Record, version: str) -> Record:
     """Return a record with a version if its conversation names none; without a system, it is compared by version."""
     conversation = record.conversation
     if not conversation.turns or conversation.version is not None:
@@ -459,7 +459,7 @@ def _converted(
 ) -> Record | None:
     record = format.convert(fields, default_id)
     if record is not None and version is not None:
-        record = _with_version(record, version)
+        record = with_version(record, version)
     if record is None or not line:
         return record if record is None else admitted(record)
     # `dataclasses.replace` would take three times as long.

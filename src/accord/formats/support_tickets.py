@@ -35,7 +35,7 @@ _HIDDEN = frozenset({"script", "style", "head", "title"})
 def text_of_html(content: str) -> str:
     r"""Return the text of a piece of HTML: block elements begin a line, and scripts, styles and comments are left out.
 
-    Each character is read a fixed number of times, whatever the content.
+    The time grows in proportion to the content.
 
     >>> text_of_html("<p>Hi&nbsp;Anna,</p><p>1 &lt; 2<br>Bye</p><script>alert(1)</script>")
     'Hi Anna,\n1 < 2\nBye'
@@ -238,7 +238,7 @@ def _convert_intercom(rows: Sequence[Fields], default_id: str) -> Record | None:
     turns = [turn for turn in map(_message, said) if turn is not None]
     tags = [mapping_of(tag).get("name") for tag in mapping_of(chat.get("tags")).get("tags") or ()]
     details: dict[str, Any] = {name: value for name, value in chat.items() if name not in {*_INTERCOM_READ, "tags"}}
-    details |= mapping_of(chat.get("custom_attributes")) | ({"tags": tags} if tags else {})
+    details |= {**mapping_of(chat.get("custom_attributes")), **({"tags": tags} if tags else {})}
     conversation = conversation_from({**details, "id": chat.get("id")}, turns, default_id)
     given = mapping_of(chat.get("conversation_rating"))
     rating = None

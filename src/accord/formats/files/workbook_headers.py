@@ -67,7 +67,7 @@ def _part_of(parts: dict[str, bytes], sheet: str) -> str:
 
 
 def _origin(content: bytes) -> tuple[int, int]:
-    """Return the row and the column of the first cell with a value, where the reader begins, from 0."""
+    """Return the row and the column, from 0, at which the reader begins: those of the first cells with values."""
     first, least = None, None
     for piece in content.split(b"<c ")[1:]:
         attributes, _, rest = piece.partition(b">")

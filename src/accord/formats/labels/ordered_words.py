@@ -41,7 +41,7 @@ MAX_ORDERED = 20
 def is_letters(words: Collection[str]) -> bool:
     """Return True for at least three of the letters A to F, each with or without a plus or minus.
 
-    Two letters, such as A and B, may be names of what is compared.
+    Two letters, such as A and B, may be names of compared versions.
 
     >>> is_letters(["A", "B+", "D"]), is_letters(["A", "B"]), is_letters(["A", "B", "X"])
     (True, False, False)
@@ -64,9 +64,9 @@ def order_of(words: Collection[str]) -> Sequence[str] | None:
 
 
 def has_none(words: Collection[str]) -> bool:
-    """Return True if the word "none" beside these words is an answer, as beside "minor" and "major".
+    """Return True if "none" is an answer in a column with these words: one of them is "minor" or "major".
 
-    Elsewhere "none" is a missing answer, as some programs write it.
+    In other columns "none" is a missing answer, which some programs write like this.
     """
     known = {word.strip().casefold() for word in words}
     return bool(known & _SEVERITY) and order_of(known) is not None
