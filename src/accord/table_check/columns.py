@@ -31,6 +31,7 @@ SPLIT = ("split", "partition", "subset", "set", "data_split")
 GROUP = ("group", "slice", "segment", "category", "topic", "domain", "language", "lang", "locale", "channel",
          "dataset", "intent", "tier", "country", "difficulty", "task", "type", "source")  # fmt: skip
 TEXT = ("response", "answer", "output", "completion", "reply", "generation", "model_output", "text", "content")
+CONFIDENCE = ("confidence", "judge_confidence", "certainty")
 _LENGTH = {"length", "len", "tokens", "chars", "characters", "words"}
 _HUMAN = {"human", "humans", "people", "person", "expert", "experts", "annotator", "annotators", "rater", "raters",
           "reviewer", "coder", "labeler", "labeller", "crowd", "worker", "gold", "golden", "truth", "manual", "label",
@@ -56,7 +57,8 @@ class ColumnRoles:
         groups: Columns that slice the table.
         annotator, run: Columns of a long table that name who rated, and which run of the judge it is.
         split: Column that names the part of the data.
-        text: Column whose words are counted as the length.
+        text: Column with what is judged; its words are counted as the length if no column is the length.
+        confidence: Column with the judge's confidence.
         models: Values of `annotator` that are the judge, in a table without a column of its own for the judge.
         notes: Remarks on choices that could be others.
     """
@@ -71,6 +73,7 @@ class ColumnRoles:
     run: str | None = None
     split: str | None = None
     text: str | None = None
+    confidence: str | None = None
     models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -80,7 +83,7 @@ class ColumnRoles:
             "judge": ", ".join(self.models or self.judges), "people": ", ".join(self.people),
             "annotator": self.annotator, "run": self.run, "item": self.item, "system": self.system,
             "groups": ", ".join(self.groups), "length": self.length or (f"words of {self.text}" if self.text else ""),
-            "split": self.split,
+            "split": self.split, "confidence": self.confidence,
         }  # fmt: skip
         return {role: columns for role, columns in said.items() if columns}
 
@@ -95,6 +98,7 @@ class GivenColumns:
     system: str | None = None
     groups: Sequence[str] = ()
     length: str | None = None
+    confidence: str | None = None
     taken: frozenset[str] = field(default=frozenset(), repr=False)
 
 
@@ -117,20 +121,22 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
         run=_first(columns, RUN),
         split=_first(columns, SPLIT, _is_text),
         annotator=annotator,
+        confidence=given.confidence or _first(columns, CONFIDENCE, _is_confidence),
     )
-    used = {roles.item, roles.system, roles.run, roles.split, annotator, given.length, *given.groups}
+    used = {roles.item, roles.system, roles.run, roles.split, annotator, roles.confidence, given.length, *given.groups}
     free = [column for column in columns if column not in used or column in given.judges or column in given.people]
     roles = _with_values(columns, free, given, roles, name)
     taken = {*used, *roles.judges, *roles.people}
     length = given.length or next((each for each in columns if each not in taken and _is_length(each, columns)), None)
-    text = None if length else _first(columns, TEXT, lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT)
+    text = _first(columns, TEXT, lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT)
     groups = tuple(given.groups) or _groups(columns, {*taken, length, text})
     return replace(roles, groups=groups, length=length, text=None if text in taken else text)
 
 
 def _check_given(columns: Columns, given: GivenColumns, annotator: str | None, name: str) -> None:
     """Raise `BadInput` for a named column that does not exist; a judge may be a value of the annotator column."""
-    named = [*given.judges, *given.people, *given.groups, given.item, given.system, given.length]
+    named = [*given.judges, *given.people, *given.groups, given.item, given.system, given.length,
+             given.confidence]  # fmt: skip
     known_models = set(map(str, columns[annotator])) if annotator else set()
     for column in filter(None, named):
         if column not in columns and not (column in given.judges and column in known_models):
@@ -300,6 +306,10 @@ def _is_length(column: str, columns: Columns) -> bool:
         return False
     present = [cell for cell in columns[column] if not is_missing(cell)]
     return bool(present) and all(map(is_number, present))
+
+
+def _is_confidence(cells: Sequence[Any]) -> bool:
+    return has_scale([cell.removesuffix("%") if isinstance(cell, str) else cell for cell in cells])
 
 
 def _groups(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
