@@ -210,9 +210,9 @@ def test_a_probability_and_repeated_runs_are_confidences(confident: Rows) -> Non
     assert found is not None and found.confidence == "probability of the answer"
     assert expected is not None and found.share == expected.share
     runs = []
-    for row in confident:
-        flips = rng.random(5) < 2 * (1 - row["confidence"])
-        runs.append({f"judge_{n}": int(row["judge"] ^ flip) for n, flip in enumerate(flips)} | {"human": row["human"]})
+    for place in range(600):  # clear rows and rows where the judge guesses
+        truth, flips = int(rng.random() < 0.5), rng.random(5) < (0.01 if place % 3 else 0.5)
+        runs.append({f"judge_{n}": int(truth ^ flip) for n, flip in enumerate(flips)} | {"human": truth})
     repeated = package.check(runs).automation
     assert repeated is not None and repeated.confidence == "share of equal runs" and 0 < repeated.share < 1
 

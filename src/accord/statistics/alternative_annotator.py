@@ -80,12 +80,9 @@ def alternative_annotator_test(
     shared = np.bincount(who, minlength=labels.shape[1])
     enough = np.flatnonzero(shared >= MIN_SHARED)
     if len(enough) < MIN_ANNOTATORS:
-        people, found = f"it needs {MIN_ANNOTATORS} people who share {MIN_SHARED} rows with others", len(enough)
-        return (
-            f"{people}; {found} of {labels.shape[1]} do"
-            if labels.shape[1] >= MIN_ANNOTATORS
-            else (f"{people}; the table has {labels.shape[1]}")
-        )
+        people = labels.shape[1]
+        having = f"{len(enough)} of {people} do" if people >= MIN_ANNOTATORS else f"the table has {people}"
+        return f"it needs {MIN_ANNOTATORS} people who share {MIN_SHARED} rows with others; {having}"
     own, judge, others = labels[row, who], answer[row], count[row] - 1.0
     if is_ordered:
         squares, sums = np.nansum(labels**2, axis=1)[row], np.nansum(labels, axis=1)[row]

@@ -353,7 +353,7 @@ def tradeoff(
         )  # fmt: skip
 
 
-FINE_STEP, MOST_WRONG, LARGEST_START = 0.02, 2, 1 / 3
+FINE_STEP, MOST_WRONG, LARGEST_START = 0.005, 2, 1 / 3
 """Increase of the shares of `shares_to_test`, wrong calls that its first share allows, and size of that share."""
 
 
@@ -377,16 +377,21 @@ def shares_to_test(groups: int, error: float, confidence: float = CONFIDENCE) ->
         No shares if the bound of all ratings exceeds the error even if none is wrong.
 
     >>> [round(float(shares_to_test(groups, 0.05)[0]), 3) for groups in (59, 300, 1000)]
-    [1.0, 0.313, 0.125]
+    [1.0, 0.317, 0.126]
     >>> len(shares_to_test(58, 0.05))
     0
     """
-    sizes = np.arange(1, groups + 1)
+    sizes = np.arange(1.0, groups + 1)
     firsts = []
     for wrong in range(MOST_WRONG + 1):
-        passes = np.flatnonzero(scipy.special.bdtr(wrong, sizes, error) <= 1 - confidence)
-        if len(passes):
-            firsts.append(int(sizes[passes[0]]) + (wrong > 0))  # `upper_bound` counts n - 1 independent ratings
+        worth = sizes
+        if wrong:  # the fewest that `upper_bound` counts for n groups with some wrong ones
+            t = scipy.special.stdtrit(np.maximum(sizes - 1, 1), confidence)
+            worth = (sizes - 1) * (normal_quantile(confidence) / t) ** 2
+        right = worth * (1 - wrong / sizes)
+        passes = (right > 0) & (scipy.special.betainc(worth - right + 1, np.maximum(right, 1e-9), error) >= confidence)
+        if passes.any():
+            firsts.append(int(np.argmax(passes)) + 1)
     if not firsts:
         return np.zeros(0)
     first = max([size for size in firsts if size <= LARGEST_START * groups], default=firsts[0]) / groups
