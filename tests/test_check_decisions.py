@@ -143,7 +143,7 @@ def test_agreement_in_unanimous_rows_is_one_more_statistic(split: Rows) -> None:
     found = {row.statistic: row for row in package.check(split).agreement}
     alone = package.check([row for row in split if row["human_0"] == row["human_1"]])
     assert found["Cohen's κ, unanimous rows"].judge == alone.main.judge
-    assert found["Cohen's κ"].judge.value < found["Cohen's κ, unanimous rows"].judge.value
+    assert (found["Cohen's κ"].judge.value or 1) < (alone.main.judge.value or 0)
     assert all("unanimous" not in row.statistic for row in alone.agreement), "people are split in no row"
 
 
@@ -167,7 +167,7 @@ def test_the_share_to_automate_has_a_threshold_and_a_bound(confident: Rows, fold
     labeled = [row for row in alone if row["human"] is not None]
     wrong = np.mean([row["judge"] != row["human"] for row in labeled])
     assert found.rows == len(alone) and found.share == len(alone) / 1000 and found.tested == len(labeled)
-    assert found.error.value == pytest.approx(wrong) and found.at_most <= 0.05
+    assert found.error.value == pytest.approx(wrong) and (found.at_most or 1) <= 0.05
     assert stats.binomtest(round(wrong * len(labeled)), len(labeled), 0.05, "less").pvalue <= 0.05
     assert 0.4 < found.share < 0.8, "the oracle's share is .79"
     assert {(each.by, each.group) for each in found.slices} == {("topic", "billing"), ("topic", "other")}
@@ -288,8 +288,9 @@ def test_the_planned_labels_decide_the_requirement() -> None:
     found = package.check(rows, need="same=.86").sufficiency
     assert found is not None and found.labels is not None and found.text.startswith("label about ")
     more = 100 + found.labels
-    assert package.check(agreeing(round(1.2 * more), round(0.12 * more)), need="same=.86").sufficiency.answer == "yes"
-    assert package.check(agreeing(round(0.7 * more), round(0.07 * more)), need="same=.86").sufficiency.answer != "yes"
+    for factor, is_enough in ((1.2, True), (0.7, False)):
+        planned = package.check(agreeing(round(factor * more), round(factor * more / 10)), need="same=.86").sufficiency
+        assert planned is not None and (planned.answer == "yes") == is_enough
     few = package.check(rows[:150], need="same=.86").sufficiency
     assert few is not None and "more than the 50 rows with a score and no label" in few.text
 

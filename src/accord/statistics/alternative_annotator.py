@@ -126,8 +126,8 @@ def alternative_annotator_test(
             return np.asarray(((kept @ wins) / (kept @ cells)).mean(axis=1))
 
     value = float(advantage(np.ones((1, len(clusters))))[0])
-    found = jackknife_of(advantage, len(clusters), len(cell), value, is_bounded=False)
-    ends = (None if end is None else min(max(end, 0.0), 1.0) for end in (found.low, found.high))
+    interval = jackknife_of(advantage, len(clusters), len(cell), value, is_bounded=False)
+    ends = (None if end is None else min(max(end, 0.0), 1.0) for end in (interval.low, interval.high))
     return AlternativeAnnotators(
         [int(each) for each in enough], [int(shared[each]) for each in enough],
         [float(judge_wins[who == each].mean()) for each in enough],
