@@ -1,6 +1,6 @@
 """Simulated tables with a known mean and agreement, checked by `accord check` and, where installed, by other tools.
 
-    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,command]
+    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,command]
 
 Each table has 600 rows with a judge's score, of which the first 50, 100 or 300 have a label. Rates differ from table to
 table. For two values, the share of the upper one is from .1 to .9, the judge's TPR from .7 to .98, and its TNR from .5
@@ -13,6 +13,20 @@ tables        tables with an interval; the others say "unknown", each with a rea
 truescore-*   the same for truescore's interval from the same table, and the ratio of our mean width to its, on the
               tables with both intervals; its intervals of κ and AC1 are from 500 bootstrap samples
 judgekeeper-* the same for judgekeeper's
+
+`automate` has labels with a known error at each confidence, and asks which share of the rows the judge may decide
+alone with an error of at most 5%, at 95% confidence. Kinds: a part of the rows is clear (`clear`, `few clear`), the
+error rises smoothly (`smooth`), the confidence is noisy and in steps (`steps`), it is worthless (`worthless`), or three
+rows of an item are right or wrong together (`items`). The first tables of each cell go through `accord check`, and the
+others only through its test. Rows hold, per kind and number of labels:
+
+kept          share of the tables whose rows decided alone have a true error of at most 5%; no row counts as kept
+share         mean of the true share of the rows; `oracle` is the largest share with an error of at most 5%
+of-oracle     share divided by the oracle's
+agree-*       the same for the shares that `accord score --agree` tests
+judge-audit-* the same for judge-audit's threshold, with one unit per item, as it does for repeated texts; SciPy's
+              quantile of the beta distribution replaces its bisection, which takes seconds and gives the same value
+jevcal-*      the same for jevcal's bins: the lowest bin from which the observed error is at most 5%; it states no bound
 
 `command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
 The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
@@ -35,16 +49,16 @@ from typing import Any
 
 import numpy as np
 import scipy
-from harness import Row, chosen, finish, options, rows_of_part
+from harness import Row, chosen, earlier_rows, finish, options, rows_of_part
 from numpy.typing import NDArray
 
 import accord
 from accord.edges import BadInput
-from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired
+from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, shares_to_test
 from accord.statistics.resampled_statistics import ordinal_alpha
 from accord.values import Estimate
 
-PARTS = ("coverage", "command")
+PARTS = ("coverage", "automate", "command")
 KINDS = ("two-valued", "five-valued")
 LABELS = (50, 100, 300)
 TABLES, ROWS = 500, 600
@@ -239,6 +253,147 @@ def _summary(prefix: str, found: list[tuple[bool, float]]) -> Row:
     return {f"{prefix}coverage": share, f"{prefix}width": _mean_width(found)}
 
 
+# --- share to automate -----------------------------------------------------------------------------------------------
+
+ERROR = 0.05
+AUTOMATE = ("clear", "few clear", "smooth", "steps", "worthless", "items")
+AUTOMATE_LABELS = (300, 1000, 3000)
+POPULATION = 400_000
+CHECKED = 10
+"""Tables of each cell that go through `accord check`."""
+
+
+class Decisions:
+    """Simulated rows with a judge's confidence.
+
+    Attributes:
+        confidence: (n,) confidence.
+        chance: (n,) probability of an error.
+        wrong: (n,) True for an error.
+        item: (n,) item of each row.
+    """
+
+    def __init__(self, kind: str, rows: int, rng: np.random.Generator) -> None:
+        size = 3 if kind == "items" else 1
+        self.item = np.arange(rows) // size
+        u, chosen_ = (rng.random(rows // size + 1)[self.item] for _ in range(2))
+        clear = chosen_ < (0.25 if kind == "few clear" else 0.6)
+        if kind in ("clear", "few clear", "items"):
+            self.chance = np.where(clear, 0.02 * u, 0.05 + 0.4 * u)
+        else:
+            self.chance = np.full(rows, 0.1) if kind == "worthless" else 0.4 * u**3
+        self.confidence = u if kind == "worthless" else 1 - self.chance
+        if kind == "steps":  # overconfident, noisy, and rounded
+            noisy = self.confidence + rng.normal(0, 0.03, rows)
+            self.confidence = np.round(np.clip(1 - (1 - noisy) / 3, 0.5, 1), 2)
+        self.wrong = rng.random(rows // size + 1)[self.item] < self.chance
+
+
+class Population:
+    """True share and true error of the rows at and above each confidence."""
+
+    def __init__(self, kind: str) -> None:
+        rows = Decisions(kind, POPULATION, np.random.default_rng(0))
+        order = np.argsort(-rows.confidence)
+        self._sure = rows.confidence[order]
+        self._error = np.cumsum(rows.chance[order]) / np.arange(1, POPULATION + 1)
+        last = np.flatnonzero(np.append(self._sure[1:] < self._sure[:-1], True))  # whole steps
+        fits = last[self._error[last] <= ERROR]
+        self.oracle = float((fits[-1] + 1) / POPULATION) if len(fits) else 0.0
+
+    def of(self, threshold: float | None) -> tuple[float, bool]:
+        """Return the true share of a threshold, and whether its error is at most the limit."""
+        count = 0 if threshold is None else int(np.searchsorted(-self._sure, -threshold, side="right"))
+        return count / POPULATION, count == 0 or bool(self._error[count - 1] <= ERROR)
+
+
+Threshold = Callable[[Decisions], float | None]
+
+
+def our_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of the test of `accord.check`."""
+    shares = shares_to_test(len(np.unique(rows.item)), ERROR)
+    if not len(shares):
+        return None
+    passed, _ = fixed_sequence(rows.confidence, ~rows.wrong, rows.item, 1 - ERROR, shares=shares)
+    return None if passed is None else passed.threshold
+
+
+def checked_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of `accord.check`."""
+    answer = np.arange(len(rows.wrong)) % 2
+    columns = zip(answer.tolist(), (answer ^ rows.wrong).tolist(), rows.confidence.tolist(), rows.item.tolist(),
+                  strict=True)  # fmt: skip
+    table = [{"judge": judge, "human": human, "confidence": sure, "item": item} for judge, human, sure, item in columns]
+    found = accord.check(table, error=ERROR).automation
+    return None if found is None else found.threshold
+
+
+def agree_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of the shares of `accord score --agree`."""
+    passed, _ = fixed_sequence(rows.confidence, ~rows.wrong, rows.item, 1 - ERROR)
+    return None if passed is None else passed.threshold
+
+
+def judge_audit_threshold(selective: Any, rows: Decisions) -> float | None:
+    """Return the threshold of judge-audit, with the start that it chooses by default."""
+    selective._beta_quantile = lambda p, a, b: float(scipy.special.betaincinv(a, b, p))
+    sure, right = rows.confidence.tolist(), (~rows.wrong).tolist()
+    sure, right = selective.aggregate_by_group(sure, right, rows.item.tolist())
+    found = selective.certify_threshold(sure, right, ERROR, start_errors=2)["threshold"]
+    return None if found is None else float(found)
+
+
+def jevcal_threshold(calibration: Any, rows: Decisions) -> float | None:
+    """Return the lower end of jevcal's lowest bin from which the observed error is at most the limit."""
+    sample = importlib.import_module("jevcal").CalibrationSample
+    samples = [
+        sample(predicted_probability=sure, correct=right)
+        for sure, right in zip(rows.confidence.tolist(), (~rows.wrong).tolist(), strict=True)
+    ]
+    rows_above, wrong, found = 0, 0.0, None
+    for each in reversed(calibration.compute_reliability_diagram(samples, 20)):
+        rows_above += each.sample_count
+        wrong += each.sample_count * (1 - each.observed_frequency)
+        if each.sample_count and wrong / rows_above <= ERROR:
+            found = float(each.bin_start)
+    return found
+
+
+DECIDERS: Mapping[str, tuple[str, Callable[[Any, Decisions], float | None]]] = {
+    "judge-audit": ("judge_audit.metrics.selective", judge_audit_threshold),
+    "jevcal": ("jevcal.calibration", jevcal_threshold),
+}
+
+
+def automate(tables: int) -> Iterator[Row]:
+    """Yield a row per kind and number of labels."""
+    deciders: dict[str, Threshold] = {"": our_threshold, "agree-": agree_threshold}
+    for name, (module, of) in DECIDERS.items():
+        try:
+            deciders[f"{name}-"] = partial(of, importlib.import_module(module))
+        except ImportError:
+            print(f"{name} is not installed, and is left out", file=sys.stderr)
+    for kind in AUTOMATE:
+        population = Population(kind)
+        for labels in AUTOMATE_LABELS:
+            row: Row = {"kind": f"automate, {kind}", "labels": labels, "tables": tables, "oracle": population.oracle}
+            found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+            for number in range(tables):
+                rows = Decisions(kind, labels, np.random.default_rng([labels, number]))
+                if number < CHECKED and checked_threshold(rows) != our_threshold(rows):
+                    raise AssertionError(f"{kind}, {labels} labels, table {number}: accord check has another threshold")
+                for name, decide in deciders.items():
+                    found[name].append(population.of(decide(rows)))
+            for name, each in found.items():
+                share = float(np.mean([share for share, _ in each]))
+                row |= {f"{name}kept": float(np.mean([kept for _, kept in each])), f"{name}share": share}
+                if population.oracle:
+                    row[f"{name}of-oracle"] = share / population.oracle
+            print(row, file=sys.stderr)
+            yield row
+
+
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
@@ -275,16 +430,27 @@ def _word(value: float) -> str:
     return "pass" if value else "fail"
 
 
+def _part(row: Row) -> str:
+    """Return the part of a stored row."""
+    kind = str(row.get("kind", row.get("what")))
+    return "automate" if kind.startswith("automate") else kind if kind in PARTS else "coverage"
+
+
 def main() -> None:
     """Measure coverage and width, and the commands."""
     parser = options("check_table", __doc__ or "", PARTS)
     arguments = parser.parse_args()
     tables = arguments.limit or (20 if arguments.quick else TABLES)
-    parts: dict[str, Callable[[], Iterator[Row]]] = {"coverage": lambda: coverage(tables), "command": command}
-    rows = [row for part in chosen(parser, arguments.only, PARTS) for row in rows_of_part(part, parts[part])]
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
+        "coverage": lambda: coverage(tables), "automate": lambda: automate(tables), "command": command,
+    }  # fmt: skip
+    asked = chosen(parser, arguments.only, PARTS)
+    rows = [] if arguments.only is None else earlier_rows(arguments.json, lambda row: _part(row) not in asked)
+    rows += [row for part in asked for row in rows_of_part(part, parts[part])]
     columns = ["kind", "labels", "figure", "tables", "coverage", "width", "truescore-coverage", "truescore-width",
-               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "seconds",
-               "lines"]  # fmt: skip
+               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "oracle",
+               "kept", "share", "of-oracle", "agree-kept", "agree-of-oracle", "judge-audit-kept",
+               "judge-audit-of-oracle", "jevcal-kept", "jevcal-of-oracle", "seconds", "lines"]  # fmt: skip
     finish("check_table", rows, columns, arguments.json)
 
 

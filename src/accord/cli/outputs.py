@@ -68,8 +68,11 @@ def folder_with(card: str) -> Output:
 
 
 def _is_check(path: Path) -> bool:
-    """Return True for a check as JSON."""
-    return path.is_file() and '"main_statistic"' in _beginning(path)
+    """Return True for a check as JSON or Markdown."""
+    if not path.is_file():
+        return False
+    text = _beginning(path)
+    return '"main_statistic"' in text or text.startswith("# Accord check: ")
 
 
 def _is_empty_queue(path: Path) -> bool:
@@ -105,6 +108,8 @@ AGREEMENT_CARD = Output(
 )
 GATE_FILE = Output(lambda path: path.is_file() and "accord gate" in _beginning(path)[:4096])
 CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
+DISPUTED = Output(rows_with("id", "judge", "labels", "cell"))
+"""Rows where the judge and a person differ."""
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
 SKILL = folder_with("SKILL.md")

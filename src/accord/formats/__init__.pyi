@@ -12,7 +12,8 @@ from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, re
 from .files.slack_folders import is_slack_channel as is_slack_channel
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
-from .files.row_writer import QueueWriter as QueueWriter, score_frame as score_frame, SCORE_NESTED as SCORE_NESTED
+from .files.row_writer import QueueWriter as QueueWriter, RowWriter as RowWriter, score_frame as score_frame
+from .files.row_writer import SCORE_NESTED as SCORE_NESTED
 from .files.row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
 from .files.row_writer import ScoreWriter as ScoreWriter, UNSCORED as UNSCORED
 from .labels.annotations import AnnotationWriter as AnnotationWriter, read_annotations as read_annotations

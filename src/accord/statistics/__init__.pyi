@@ -3,6 +3,8 @@ from .agreement import LOWER_IS_BETTER as LOWER_IS_BETTER
 from .agreement import MeanStatistic as MeanStatistic, number as number, Paired as Paired, pearson as pearson
 from .agreement import range_names as range_names, smece as smece, Statistic as Statistic, STATISTICS as STATISTICS
 from .agreement import TWO_VALUED as TWO_VALUED, within as within
+from .alternative_annotator import alternative_annotator_test as alternative_annotator_test
+from .alternative_annotator import AlternativeAnnotators as AlternativeAnnotators, PASSES as PASSES
 from .calibration_error import Diagram as Diagram, diagrams as diagrams, mean_smece as mean_smece
 from .calibration_error import smece_estimates as smece_estimates
 from .chance_corrected import alpha_estimate as alpha_estimate, counted as counted, fleiss_kappa as fleiss_kappa
@@ -30,7 +32,7 @@ from .intervals import ClusteredMean as ClusteredMean, fixed_sequence as fixed_s
 from .intervals import gamma_quantile as gamma_quantile, mean_sequence as mean_sequence
 from .intervals import normal_quantile as normal_quantile, normal_tail as normal_tail, p_value as p_value
 from .intervals import reach as reach, SelectiveTest as SelectiveTest, spread_of as spread_of, tradeoff as tradeoff
-from .intervals import upper_bound as upper_bound
+from .intervals import shares_to_test as shares_to_test, upper_bound as upper_bound
 from .jackknife import jackknife as jackknife, jackknife_of as jackknife_of
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, central as central

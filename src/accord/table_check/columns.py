@@ -86,7 +86,8 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
 
 def _check_given(columns: Columns, options: TableOptions, roles: TableRoles, name: str) -> None:
     """Raise `BadInput` for a named column that does not exist; a judge may be a value of the annotator column."""
-    named = [*options.judges, *options.rated, *options.groups, options.item, options.system, options.length]
+    named = [*options.judges, *options.rated, *options.groups, options.item, options.system, options.length,
+             options.confidence]  # fmt: skip
     values = set(map(str, columns[roles.annotator])) if roles.annotator else set()
     for column in filter(None, named):
         if column not in columns and not (column in options.judges and column in values):

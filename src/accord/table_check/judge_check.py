@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from accord.edges import BadInput
 from accord.formats import TableOptions, parse_orders
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
+from accord.table_check.automation import ERROR, check_error, share_to_automate
 from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
 from accord.table_check.result import CheckResult
+from accord.table_check.rows import confusion_table, differing_rows, is_split, write_differing_rows
+from accord.table_check.sufficiency import alternative_annotators, compared_with_people, meets_need, parse_need
 from accord.table_check.table import JudgedTable, read_table
 from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
+Found = TypeVar("Found")
+AUTOMATION = "share to automate"
 
 
 def check(
@@ -33,6 +39,9 @@ def check(
     width: float | None = None,
     tuned: bool = False,
     order: Columns = None,
+    confidence: str | None = None,
+    error: float = ERROR,
+    need: str | None = None,
 ) -> CheckResult:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and labels that it needs.
 
@@ -53,9 +62,12 @@ def check(
             one.
         tuned: True if the judge was tuned on these labels.
         order: Order of the words of the labels, the highest first, such as `A>B>C`; by default known ones are detected.
+        confidence: Column with the judge's confidence in each answer; higher is surer.
+        error: Largest share of errors in the rows that the judge decides alone.
+        need: Requirements for the judge, such as `kappa=.6` or `tpr=.9,tnr=.8`.
 
     Raises:
-        BadInput: The table cannot be read, a column is missing, or its values form no scale.
+        BadInput: The table cannot be read, a column is missing, its values form no scale, or a requirement is unknown.
 
     >>> rows = [{"judge": "pass", "human": "pass" if n % 4 else "fail"} for n in range(60)]
     >>> rows += [{"judge": "fail", "human": "fail"} for _ in range(20)]
@@ -66,33 +78,57 @@ def check(
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
-    options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length}
+    check_error(error)
+    needs = None if need is None else parse_need(need)
+    options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length,
+               "confidence": confidence}  # fmt: skip
     for name, columns in options.items():
         if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
             raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
     given = TableOptions(
-        dict.fromkeys(_names(judge), ""), dict.fromkeys(_names(human), ""), (), item, system, length, _names(group)
-    )
+        dict.fromkeys(_names(judge), ""), dict.fromkeys(_names(human), ""), (), item, system, length, _names(group),
+        confidence,
+    )  # fmt: skip
     read = read_table(table, given, yes, threshold, parse_orders(order))
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
     systems, repeats = compare_systems(read), repeatability(read)
+    confusion, automation = confusion_table(read), share_to_automate(read, error, means)
+    annotators, labeled = alternative_annotators(read), int(read.is_labeled.sum())
+    if needs is None:
+        sufficiency = compared_with_people(read, agreement[0])
+    else:
+        sufficiency = meets_need(needs, agreement, labeled, int(read.is_judged.sum()), read.name)
     analyses = _agreement_reasons(read, agreement) | {
         "corrected mean": means.reason,
         "comparison of systems": systems.reason,
-        "repeatability of the judge": repeats if isinstance(repeats, str) else "",
+        "repeatability of the judge": _reason(repeats),
+        AUTOMATION: _reason(automation),
+        "alternative annotator test": _reason(annotators),
     }
     missing = [(name, reason) for name, reason in analyses.items() if reason]
     missing += [*biases.missing, *_missing_figures(read, means)]
+    if isinstance(confusion, str) and read.answer is not None and read.scale.kind != "continuous":
+        missing.append(("counts by label and answer", confusion))
     supported = [name for name, reason in analyses.items() if not reason]
     supported += ["bias of the judge"] if biases.rows else []
-    calibration = calibration_map(read) if read.is_labeled.sum() >= MIN_LABELS else []
+    calibration = calibration_map(read) if labeled >= MIN_LABELS else []
     return CheckResult(
-        name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=int(read.is_labeled.sum()),
+        name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=labeled,
         items=len(set(read.item)), columns=read.roles.texts(), scale=read.scale, supported=supported, missing=missing,
         warnings=label_warnings(read, tuned), notes=list(read.notes), agreement=agreement, means=means, systems=systems,
-        biases=biases.rows, calibration=calibration, repeats=None if isinstance(repeats, str) else repeats,
-        labels_by=read.labels_by, digests=read.digests,
+        biases=biases.rows, calibration=calibration, repeats=_found(repeats),
+        labels_by=read.labels_by, digests=read.digests, confusion=_found(confusion), automation=_found(automation),
+        sufficiency=_found(sufficiency), annotators=_found(annotators),
+        disputed=0 if read.answer is None else len(differing_rows(read)), split=int(is_split(read).sum()), table=read,
     )  # fmt: skip
+
+
+def _reason(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _found(found: Found | str) -> Found | None:
+    return None if isinstance(found, str) else found
 
 
 def _names(given: Columns) -> tuple[str, ...]:
@@ -141,3 +177,40 @@ def check_at_least(result: CheckResult, least: float) -> tuple[bool, str]:
         return False, f"{name}: unknown ({row.reason or 'too few labels'}), required {least:g}: failed"
     passed = low >= least
     return passed, f"{name}: {told_apart(low, least, '.3f')[0]}, required {least:g}: {'passed' if passed else 'failed'}"
+
+
+def check_share(result: CheckResult, least: float) -> tuple[bool, str]:
+    """Return whether the judge may decide a share of the rows alone, and a sentence.
+
+    Args:
+        result: A check.
+        least: Smallest share, above 0 and at most 1.
+
+    Raises:
+        BadInput: The smallest share is out of range.
+    """
+    if not 0 < least <= 1:
+        raise BadInput(f"--min-share {least:g}: the smallest share is above 0 and at most 1; for example .5")
+    found = result.automation
+    if found is None:
+        reason = dict(result.missing)[AUTOMATION]
+        return False, f"share that the judge may decide alone: unknown ({reason}), required {least:g}: failed"
+    passed = found.share >= least
+    return passed, (
+        f"share that the judge may decide alone with an error of at most {found.limit:g}: "
+        f"{told_apart(found.share, least, '.2f')[0]}, required {least:g}: {'passed' if passed else 'failed'}"
+    )
+
+
+def write_rows(result: CheckResult, path: str | Path) -> Path:
+    """Write the rows where the judge and a person differ as CSV, JSON lines or Parquet, by the ending of the file.
+
+    Columns are the id, the system, the judge's answer (of each run), each person's label, `labels` (`unanimous`,
+    `split` or `one label`), the cell of the table of counts, and the text if the table has one.
+
+    Raises:
+        BadInput: The file has another ending, or the judge answers on another scale.
+    """
+    assert result.table is not None
+    write_differing_rows(result.table, Path(path))
+    return Path(path)

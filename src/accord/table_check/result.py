@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accord.edges import count_of, one_line
-from accord.statistics import SIGNIFICANT
-from accord.table_check.agreement import AgreementRow, Repeatability
+from accord.statistics import SIGNIFICANT, AlternativeAnnotators
+from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability
+from accord.table_check.automation import Automation, slice_text
 from accord.table_check.biases import BiasRow, CalibrationRow
 from accord.table_check.means import Means, SystemRows
+from accord.table_check.rows import Confusion
 from accord.table_check.scales import TableScale
+from accord.table_check.sufficiency import Sufficiency, annotator_text
+from accord.table_check.table import JudgedTable
 from accord.values import Estimate, agreement_word, html_table, number, p_text, text_table
 
 MAX_BIASES, MAX_NOTES, MAX_LEVELS, MAX_SYSTEMS, MAX_GAPS = 3, 2, 5, 4, 3
@@ -42,6 +46,13 @@ class CheckResult:
         repeats: Agreement of several runs of the judge; None for one run.
         labels_by: Number of labels by person.
         digests: Digests of the labels (`labels`) and of the judge's scores (`judge`).
+        confusion: Counts of labels by label and answer; None for continuous scales.
+        automation: Share of the rows that the judge may decide alone; None if it is unknown.
+        sufficiency: Answer to `need`; without it the judge's agreement compared with people's among themselves.
+        annotators: Alternative annotator test; None for too few people.
+        disputed: Number of rows where the judge and a person differ.
+        split: Number of rows where people differ.
+        table: The rows, for `write_rows` and the page.
 
     >>> import accord
     >>> rows = [{"judge": n % 4, "human": n % 4} for n in range(12)] + [{"judge": 3}]
@@ -69,6 +80,13 @@ class CheckResult:
     repeats: Repeatability | None
     labels_by: Mapping[str, int] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+    confusion: Confusion | None = None
+    automation: Automation | None = None
+    sufficiency: Sufficiency | None = None
+    annotators: AlternativeAnnotators | None = None
+    disputed: int = 0
+    split: int = 0
+    table: JudgedTable | None = field(default=None, compare=False)
 
     @property
     def main(self) -> AgreementRow:
@@ -149,6 +167,23 @@ class CheckResult:
             "biases": [{**asdict(row), "is_biased": row.is_biased} for row in self.biases],
             "calibration": [asdict(row) for row in self.calibration],
             "repeats": None if self.repeats is None else asdict(self.repeats),
+            "counts": None if self.confusion is None else
+                      {"values": list(self.confusion.values), "counts": self.confusion.counts,
+                       "unit": self.confusion.unit},
+            "disputed": self.disputed, "split": self.split,
+            "automation": None if self.automation is None else
+                          {**asdict(self.automation), "text": str(self.automation)},
+            "sufficiency": None if self.sufficiency is None else asdict(self.sufficiency),
+            "alternative_annotators": None if self.annotators is None else self._annotators(self.annotators),
+        }  # fmt: skip
+
+    def _annotators(self, found: AlternativeAnnotators) -> dict[str, Any]:
+        names = list(self.labels_by)
+        people = zip(found.annotators, found.rows, found.advantages, strict=True)
+        return {
+            "people": [{"name": names[place], "rows": rows, "advantage": share} for place, rows, share in people],
+            "winning_rates": {f"{margin:g}": rate for margin, rate in found.winning_rates.items()},
+            "advantage": found.advantage.to_json(), "text": annotator_text(found),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -158,7 +193,7 @@ class CheckResult:
         return f"CheckResult({self.verdict})"
 
     def _repr_html_(self) -> str:
-        rows = [[row.statistic, str(row.people), str(row.judge)] for row in self.agreement]
+        rows = [[row.statistic, people_text(row), str(row.judge)] for row in self.agreement]
         rows += [[f"{self.mean_name}: {row.method}", "", str(row.mean)] for row in self.means.rows]
         rows += [[name, "", text] for name, text in mean_rows(self)[len(self.means.rows) :]]
         return html_table(["", "people", "judge"], rows, self.verdict)
@@ -200,20 +235,56 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     yield ""
     yield result.verdict
     yield from (f"warning: {warning}" for warning in result.warnings)
+    yield from decision_lines(result)
     yield ""
     has_people = any(row.people.value is not None for row in result.agreement)
     header = ["agreement", *(["among people"] if has_people else []), "judge with people"]
-    rows = [[row.statistic, *([plain(row.people)] if has_people else []), plain(row.judge)] for row in result.agreement]
+    rows = [[row.statistic, *([people_text(row)] if has_people else []), plain(row.judge)] for row in result.agreement]
     yield text_table(header, rows)
     yield from (
         f"{row.statistic}: {row.reason}" for row in result.agreement if row.reason and row.judge.value is not None
     )
+    if result.confusion is not None:
+        yield text_table(*confusion_rows(result.confusion))
+    yield from disputed_lines(result)
     yield ""
     if result.means.rows:
         yield text_table([result.mean_name, "95% interval"], mean_rows(result))
         yield from plan_lines(result)
         yield ""
     yield from _details(result)
+
+
+def people_text(row: AgreementRow) -> str:
+    """Format the agreement among people; a dash where rows were chosen because people agree."""
+    return "–" if row.statistic.endswith(UNANIMOUS) else plain(row.people)
+
+
+def decision_lines(result: CheckResult) -> Iterator[str]:
+    """Yield what to decide: whether the judge is good enough, instead of a person, and alone."""
+    if (enough := result.sufficiency) is not None:
+        yield f"{'good enough: ' if enough.answer else 'compared with people: '}{enough.text}"
+    if result.annotators is not None:
+        yield f"alternative annotator test: {annotator_text(result.annotators)}"
+    if (alone := result.automation) is not None:
+        yield f"share to automate: {alone}"
+        if alone.worst is not None:
+            yield f"  above the limit in {slice_text(alone.worst)}"
+
+
+def confusion_rows(confusion: Confusion) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of counts."""
+    header = ["labels by answer of the judge", *confusion.values]
+    counts = zip(confusion.values, confusion.counts, strict=True)
+    return header, [[f"people say {name}", *(f"{count:,}" for count in row)] for name, row in counts]
+
+
+def disputed_lines(result: CheckResult) -> Iterator[str]:
+    """Yield the number of rows where the judge and a person differ, and of those where people do."""
+    if result.confusion is not None or result.disputed:
+        split = f"; people differ in {result.split:,}" if len(result.labels_by) > 1 else ""
+        hint = " (list them: --rows disputed.csv)" if result.disputed else ""
+        yield f"the judge and a person differ in {result.disputed:,} of {count_of(result.labeled, 'row')}{split}{hint}"
 
 
 def mean_rows(result: CheckResult) -> list[list[str]]:

@@ -222,6 +222,12 @@ def _parser(inferred: InferredScale) -> Parse:
     return parse
 
 
+def ordered_parser(cells: Iterable[Any]) -> Parse | None:
+    """Return the function that converts words with an order, such as low and high, to numbers; None for other cells."""
+    found = infer_scale(observed_answers(cells))
+    return _parser(found) if found is not None and found.scale.is_ordered else None
+
+
 def _share_parsed(observed: ObservedAnswers, parse: Parse) -> float:
     parsed = sum(count for value, count in observed.values.items() if parse(value) is not None)
     return parsed / max(observed.total, 1)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput, BadRow, count_of
+from accord.edges import BadInput, BadRow, count_of, one_line
 from accord.formats import (
+    MIN_PARSED,
     Columns,
     MemoryTable,
     TableOptions,
@@ -27,11 +28,12 @@ from accord.formats import (
     is_missing,
     is_none,
     locate,
+    number_of,
     read_rows,
     source_of,
 )
 from accord.table_check.columns import find_columns
-from accord.table_check.scales import Parse, TableScale, has_none_as_answer, stated_order, table_scale
+from accord.table_check.scales import Parse, TableScale, has_none_as_answer, ordered_parser, stated_order, table_scale
 from accord.values import content_hash
 
 Floats = NDArray[np.float64]
@@ -61,6 +63,8 @@ class JudgedTable:
         length: (n,) length; NaN if unknown. None without one.
         split: (n,) part of the data, or None.
         notes: Remarks on values that were left out.
+        confidence: (n,) confidence of the judge; NaN for none. None without the column.
+        text: (n,) text that is judged, or None.
     """
 
     name: str
@@ -76,6 +80,8 @@ class JudgedTable:
     length: Floats | None
     split: Names | None
     notes: Sequence[str]
+    confidence: Floats | None = None
+    text: Names | None = None
 
     @cached_property
     def answer(self) -> Floats | None:
@@ -228,6 +234,7 @@ def _built(
         system=column_of(roles.system), score=judge[0], labels=people[0], people=people[1],
         groups={each: values for each, values in groups.items() if values is not None},
         length=_length(cells, roles, first), split=column_of(roles.split), notes=notes,
+        confidence=_confidence(cells, roles, place, size, name), text=column_of(roles.text),
     )  # fmt: skip
 
 
@@ -302,6 +309,35 @@ def _length(cells: Columns, roles: TableRoles, first: NDArray[np.intp]) -> Float
         column = cells[roles.text]
         return np.array([len(str(column[row]).split()) if column[row] is not None else np.nan for row in first], float)
     return None
+
+
+def _confidence(cells: Columns, roles: TableRoles, place: NDArray[np.intp], size: int, name: str) -> Floats | None:
+    """Return the (size,) confidence of each row, the mean of joined rows; words are numbered in their order."""
+    if roles.confidence is None:
+        return None
+    column = cells[roles.confidence]
+    if roles.annotator is not None and roles.models:  # people may have a confidence, too
+        who = cells[roles.annotator]
+        column = [cell if str(name) in roles.models else None for cell, name in zip(column, who, strict=True)]
+    present = [cell for cell in column if not is_missing(cell)]
+    parse: Parse | None = _number_or_percent
+    if sum(_number_or_percent(cell) is not None for cell in present) < MIN_PARSED * len(present):
+        parse = ordered_parser(present)
+    if parse is None or not present:
+        example = repr(one_line(str(present[0]), 30)) if present else "it is empty"
+        raise BadInput(
+            f"{name}: the column {roles.confidence!r} holds no confidence of the judge: {example}. A confidence is a "
+            "number, or a word with an order (low, medium, high), and higher is surer; name another with --confidence"
+        )
+    numbers = [None if is_missing(cell) else parse(cell) for cell in column]
+    values = np.array([np.nan if number is None else number for number in numbers])
+    known = np.isfinite(values)
+    counts, sums = (np.bincount(place[known], weights, size) for weights in (None, values[known]))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _number_or_percent(cell: Any) -> float | None:
+    return number_of(cell.strip().removesuffix("%") if isinstance(cell, str) else cell)
 
 
 def _number(cell: Any) -> float:

@@ -61,7 +61,7 @@ class TableOptions:
             rated, each with the judge's name or an empty text.
         people: Columns with the ratings of one person each, with the name or an empty text.
         questions: Columns with ratings of people, a question each; `NO_COLUMN` for none.
-        item, system, length: Columns, or None.
+        item, system, length, confidence: Columns, or None.
         groups: Columns that slice the table.
     """
 
@@ -72,6 +72,7 @@ class TableOptions:
     system: str | None = None
     length: str | None = None
     groups: Sequence[str] = ()
+    confidence: str | None = None
 
     @property
     def rated(self) -> tuple[str, ...]:
@@ -109,7 +110,8 @@ class TableRoles:
         copies: Pairs of columns with equal values in all rows that both fill, with the number of rows.
         reasons: Reason of each choice that another reader could make otherwise, by column.
         item, system, run, split, length: Columns, or None (`structure`).
-        text: Column whose words are counted as the length.
+        text: Column with what is judged; its words are counted as the length if no column is the length.
+        confidence: Column with the judge's confidence.
         groups: Columns that slice the table.
         notes: Remarks on choices that could be others.
     """
@@ -131,6 +133,7 @@ class TableRoles:
     split: str | None = None
     length: str | None = None
     text: str | None = None
+    confidence: str | None = None
     groups: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -172,7 +175,7 @@ class TableRoles:
             "judge": ", ".join(self.models or self.judges), "people": ", ".join(self.people),
             "annotator": self.annotator, "run": self.run, "item": self.item, "system": self.system,
             "groups": ", ".join(self.groups), "length": self.length or (f"words of {self.text}" if self.text else ""),
-            "split": self.split,
+            "split": self.split, "confidence": self.confidence,
         }  # fmt: skip
         return {role: columns for role, columns in said.items() if columns}
 
@@ -619,16 +622,18 @@ def structure(columns: Columns, roles: TableRoles, options: TableOptions) -> Tab
         system=options.system or _first(columns, vocabulary.SYSTEM, lambda cells: _is_category(cells, MAX_SYSTEMS)),
         run=_first(columns, vocabulary.RUN),
         split=_first(columns, vocabulary.SPLIT, _is_text),
+        confidence=options.confidence or _first(columns, vocabulary.CONFIDENCE, _is_confidence),
     )
-    taken = {own.item, own.system, own.run, own.split, roles.annotator, options.length, *options.groups}
+    taken = {own.item, own.system, own.run, own.split, own.confidence, roles.annotator}
+    taken |= {options.length, *options.groups}
     taken |= {*roles.judges, *roles.people}
     length = options.length or next((each for each in columns if each not in taken and _is_length(each, columns)), None)
     is_prose = lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT  # noqa: E731
-    text = None if length else _first(columns, vocabulary.TEXT, is_prose)
+    text = _first(columns, vocabulary.TEXT, is_prose)
     groups = tuple(options.groups) or _groups(columns, {*taken, length, text})
     return replace(
         roles, item=own.item, system=own.system, run=own.run, split=own.split, length=length, groups=groups,
-        text=None if text in taken else text,
+        text=None if text in taken else text, confidence=own.confidence,
     )  # fmt: skip
 
 
@@ -657,6 +662,10 @@ def _is_length(column: str, columns: Columns) -> bool:
         return False
     present = [cell for cell in columns[column] if not is_missing(cell)]
     return bool(present) and all(map(is_number, present))
+
+
+def _is_confidence(cells: Sequence[Any]) -> bool:
+    return has_scale([cell.removesuffix("%") if isinstance(cell, str) else cell for cell in cells])
 
 
 def _groups(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
