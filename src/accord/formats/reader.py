@@ -476,12 +476,14 @@ def _keyed(
     for row in rows:
         parts = [row.fields] if format.split is None else _guarded(path, row.line, report, format.split, row.fields)
         for part in parts or ():
-            name = _guarded(path, row.line, report, lambda part=part: (key(part),))
-            if name is not None:
-                reason = format.skip_reason(part) if format.skip_reason else None
+            found = _guarded(
+                path, row.line, report, lambda part=part: (key(part), format.skip_reason and format.skip_reason(part))
+            )
+            if found is not None:
+                name, reason = found
                 if reason is not None:
                     on_skip(reason)
-                yield name[0], Row(row.line, part)
+                yield name, Row(row.line, part)
 
 
 def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
