@@ -44,7 +44,8 @@ def _slack_key(fields: Fields) -> str | None:
     _seconds(fields.get("ts"))
     if not isinstance(fields.get("text"), str):
         raise WrongShape(f"the text of the Slack message {fields['ts']!r} is a {type(fields.get('text')).__name__}")
-    thread = fields.get("thread_ts") or fields["ts"]
+    thread = str(fields.get("thread_ts") or fields["ts"])
+    _seconds(thread)
     return f"{fields[CHANNEL]}-{thread}" if fields.get(CHANNEL) else thread
 
 
@@ -82,7 +83,7 @@ def _seconds(stamp: Any) -> float:
     """Return a time stamp of Slack as seconds; another form raises `WrongShape`."""
     try:
         seconds = float(stamp)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds < 1 << 33:
         raise WrongShape(f"{stamp!r} is not a time of a Slack message, such as 1717000000.000100")

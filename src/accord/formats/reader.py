@@ -331,7 +331,7 @@ def convert_row(
         record = _converted(kind, [fields], default_id)
     except WrongShape:
         raise
-    except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (BadInput, *_MALFORMED) as error:
         prefix = "" if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}): "
         raise WrongShape(f"{prefix}{error}") from None
     if record is None:
@@ -486,6 +486,10 @@ def _keyed(
                 yield name, Row(row.line, part)
 
 
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, RecursionError, ArithmeticError)
+"""Exceptions of a row with values that a format does not expect."""
+
+
 def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
     """Return the result of `convert`, or report a bad row and return `None`."""
     try:
@@ -494,7 +498,7 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         report(BadRow(str(path), line, str(error)))
     except Exception as error:
         fault = plugin_error(error)
-        if fault is None and not isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+        if fault is None and not isinstance(error, _MALFORMED):
             raise
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"

@@ -236,7 +236,8 @@ def _convert_intercom(rows: Sequence[Fields], default_id: str) -> Record | None:
     said = [{"created_at": chat.get("created_at"), **source}, *(part for part in parts if not _is_note(part))]
     # Parts without a body are events: an assignment, a change of state.
     turns = [turn for turn in map(_message, said) if turn is not None]
-    tags = [mapping_of(tag).get("name") for tag in mapping_of(chat.get("tags")).get("tags") or ()]
+    listed = mapping_of(chat.get("tags")).get("tags")
+    tags = [mapping_of(tag).get("name") for tag in listed] if isinstance(listed, list) else []
     details: dict[str, Any] = {name: value for name, value in chat.items() if name not in {*_INTERCOM_READ, "tags"}}
     details |= {**mapping_of(chat.get("custom_attributes")), **({"tags": tags} if tags else {})}
     conversation = conversation_from({**details, "id": chat.get("id")}, turns, default_id)
