@@ -156,6 +156,8 @@ TREE: dict[str, Any] = {
     [
         (TICKET, {"comments": "none"}, "`comments` is a list of objects, got str"),
         (TICKET, {"comments": [3]}, "an entry of `comments` is an object, got int"),
+        (TICKET, {"comments": [None]}, "an entry of `comments` is an object, got NoneType"),
+        (SLACK, {"bot_id": "B", "reactions": 4.5, "thread_ts": "3.3"}, "are a list of objects"),
         (TICKET, {"requester_id": None}, "no id as `requester_id`, got None"),
         (TICKET, {"comments": [{"id": 9, "body": "Hi."}]}, "comment 9 has no `author_id`"),
         (TICKET, {"comments": [{"id": 9, "author_id": 7, "body": {}}, {"author_id": 7, "body": ["x"]}]}, "is a text"),

@@ -44,12 +44,13 @@ def _slack_key(fields: Fields) -> str | None:
     _seconds(fields.get("ts"))
     if not isinstance(fields.get("text"), str):
         raise WrongShape(f"the text of the Slack message {fields['ts']!r} is a {type(fields.get('text')).__name__}")
-    thread = fields.get("thread_ts") or fields["ts"]
+    thread = str(fields.get("thread_ts") or fields["ts"])
+    _seconds(thread)
     return f"{fields[CHANNEL]}-{thread}" if fields.get(CHANNEL) else thread
 
 
 def _slack_skipped(fields: Fields) -> str | None:
-    if (fields.get("subtype") or "") not in _SPOKEN:
+    if str(fields.get("subtype") or "") not in _SPOKEN:
         return EVENT
     return None if fields.get("thread_ts") else LONE_MESSAGE
 
@@ -82,7 +83,7 @@ def _seconds(stamp: Any) -> float:
     """Return a time stamp of Slack as seconds; another form raises `WrongShape`."""
     try:
         seconds = float(stamp)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds < 1 << 33:
         raise WrongShape(f"{stamp!r} is not a time of a Slack message, such as 1717000000.000100")
@@ -92,7 +93,10 @@ def _seconds(stamp: Any) -> float:
 def _thumbs(row: Fields, target: Target) -> list[Label]:
     """Return the thumbs that people gave to a message; a person with both has no label."""
     given: dict[str, set[int]] = {}
-    for reaction in row.get("reactions") or ():
+    reactions = row.get("reactions") or []
+    if not isinstance(reactions, list):
+        raise WrongShape(f"`reactions` of the Slack message {row.get('ts')!r} are a list of objects")
+    for reaction in reactions:
         name = str(mapping_of(reaction).get("name")).partition("::")[0]  # the tone of the skin follows
         if name in _UP | _DOWN:
             users = reaction.get("users")
@@ -142,7 +146,8 @@ def _convert_chatgpt(rows: Sequence[Fields], default_id: str) -> Record:
     turns = [turn for turn in map(_chatgpt_turn, branch) if turn is not None]
     if not turns:
         raise WrongShape("the conversation has no messages that its user saw")
-    models = {model for message in branch if (model := mapping_of(message.get("metadata")).get("model_slug"))}
+    slugs = (mapping_of(message.get("metadata")).get("model_slug") for message in branch)
+    models = {slug for slug in slugs if isinstance(slug, str) and slug}
     details = {name: value for name, value in fields.items() if name not in _READ}
     model = models.pop() if len(models) == 1 else fields.get("default_model_slug")
     details |= {"id": fields.get("conversation_id") or fields.get("id")} | ({"model": model} if model else {})
@@ -155,7 +160,7 @@ def _chatgpt_turn(message: Fields) -> Turn | None:
     if not isinstance(role, str) or not role:
         raise WrongShape(f"message {str(message.get('id'))[:60]!r} has no `author` with a role")
     is_hidden = mapping_of(message.get("metadata")).get("is_visually_hidden_from_conversation")
-    if is_hidden or content.get("content_type") in _UNSPOKEN:
+    if is_hidden or str(content.get("content_type")) in _UNSPOKEN:
         return None
     text, others = text_of(content["parts"] if "parts" in content else content.get("text", content.get("result")))
     called = message.get("recipient")

@@ -331,7 +331,7 @@ def convert_row(
         record = _converted(kind, [fields], default_id)
     except WrongShape:
         raise
-    except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (BadInput, *_MALFORMED) as error:
         prefix = "" if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}): "
         raise WrongShape(f"{prefix}{error}") from None
     if record is None:
@@ -476,12 +476,18 @@ def _keyed(
     for row in rows:
         parts = [row.fields] if format.split is None else _guarded(path, row.line, report, format.split, row.fields)
         for part in parts or ():
-            name = _guarded(path, row.line, report, lambda part=part: (key(part),))
-            if name is not None:
-                reason = format.skip_reason(part) if format.skip_reason else None
+            found = _guarded(
+                path, row.line, report, lambda part=part: (key(part), format.skip_reason and format.skip_reason(part))
+            )
+            if found is not None:
+                name, reason = found
                 if reason is not None:
                     on_skip(reason)
-                yield name[0], Row(row.line, part)
+                yield name, Row(row.line, part)
+
+
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, RecursionError, ArithmeticError)
+"""Exceptions of a row with values that a format does not expect."""
 
 
 def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
@@ -492,7 +498,7 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         report(BadRow(str(path), line, str(error)))
     except Exception as error:
         fault = plugin_error(error)
-        if fault is None and not isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+        if fault is None and not isinstance(error, _MALFORMED):
             raise
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"

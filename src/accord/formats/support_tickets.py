@@ -85,9 +85,9 @@ def _listed(value: Any, name: str) -> list[Fields]:
     """Return a list of objects; anything else raises `WrongShape` with its name."""
     if not isinstance(value, list):
         raise WrongShape(f"`{name}` is a list of objects, got {type(value).__name__}; export the tickets with it")
-    odd = next((entry for entry in value if not isinstance(entry, Mapping)), None)
-    if odd is not None:
-        raise WrongShape(f"an entry of `{name}` is an object, got {type(odd).__name__}")
+    odd = [type(entry).__name__ for entry in value if not isinstance(entry, Mapping)]
+    if odd:
+        raise WrongShape(f"an entry of `{name}` is an object, got {odd[0]}")
     return value
 
 
@@ -158,10 +158,10 @@ def _convert_zendesk(rows: Sequence[Fields], default_id: str) -> Record | None:
     details = {name: value for name, value in ticket.items() if name not in _ZENDESK_READ}
     conversation = conversation_from(details, turns, _zendesk_key(ticket) or default_id)
     given = mapping_of(ticket.get("satisfaction_rating"))
-    score = given.get("score")
+    score = str(given.get("score"))
     rating = None
     if score in _RATED:
-        word, time = str(score).partition("_")[0], given.get("updated_at") or given.get("created_at")
+        word, time = score.partition("_")[0], given.get("updated_at") or given.get("created_at")
         rating = _rating(conversation.id, str(customer), word, given.get("comment"), time)
     return _record(conversation, sum(map(_is_private, comments)), rating)
 
@@ -236,7 +236,8 @@ def _convert_intercom(rows: Sequence[Fields], default_id: str) -> Record | None:
     said = [{"created_at": chat.get("created_at"), **source}, *(part for part in parts if not _is_note(part))]
     # Parts without a body are events: an assignment, a change of state.
     turns = [turn for turn in map(_message, said) if turn is not None]
-    tags = [mapping_of(tag).get("name") for tag in mapping_of(chat.get("tags")).get("tags") or ()]
+    listed = mapping_of(chat.get("tags")).get("tags")
+    tags = [mapping_of(tag).get("name") for tag in listed] if isinstance(listed, list) else []
     details: dict[str, Any] = {name: value for name, value in chat.items() if name not in {*_INTERCOM_READ, "tags"}}
     details |= {**mapping_of(chat.get("custom_attributes")), **({"tags": tags} if tags else {})}
     conversation = conversation_from({**details, "id": chat.get("id")}, turns, default_id)
@@ -258,7 +259,7 @@ def _message(part: Fields) -> Turn | None:
     if not isinstance(body, str):
         raise WrongShape(f"the body of part {part.get('id')!r} is a text, got {type(body).__name__}")
     author = mapping_of(part.get("author"))
-    kind = author.get("type")
+    kind = str(author.get("type"))
     if kind not in _AGENTS | _CUSTOMERS:
         raise WrongShape(
             f"the author of part {part.get('id')!r} has the type {kind!r}; allowed: user, lead, contact, admin, bot"
