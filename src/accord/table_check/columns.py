@@ -31,7 +31,7 @@ SPLIT = ("split", "partition", "subset", "set", "data_split")
 GROUP = ("group", "slice", "segment", "category", "topic", "domain", "language", "lang", "locale", "channel",
          "dataset", "intent", "tier", "country", "difficulty", "task", "type", "source")  # fmt: skip
 TEXT = ("response", "answer", "output", "completion", "reply", "generation", "model_output", "text", "content")
-CONFIDENCE = ("confidence", "judge_confidence", "certainty")
+CONFIDENCE_NAMES = ("confidence", "judge_confidence", "certainty")
 _LENGTH = {"length", "len", "tokens", "chars", "characters", "words"}
 _HUMAN = {"human", "humans", "people", "person", "expert", "experts", "annotator", "annotators", "rater", "raters",
           "reviewer", "coder", "labeler", "labeller", "crowd", "worker", "gold", "golden", "truth", "manual", "label",
@@ -121,7 +121,7 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
         run=_first(columns, RUN),
         split=_first(columns, SPLIT, _is_text),
         annotator=annotator,
-        confidence=given.confidence or _first(columns, CONFIDENCE, _is_confidence),
+        confidence=given.confidence or _first(columns, CONFIDENCE_NAMES, _is_confidence),
     )
     used = {roles.item, roles.system, roles.run, roles.split, annotator, roles.confidence, given.length, *given.groups}
     free = [column for column in columns if column not in used or column in given.judges or column in given.people]
