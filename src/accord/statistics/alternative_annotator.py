@@ -47,8 +47,8 @@ class AlternativeAnnotators:
 
     Attributes:
         annotators: Places of the annotators that were tested.
-        rows: Rows of each of them.
-        advantages: ρ^f of each.
+        rows: Number of rows by annotator.
+        advantages: ρ^f by annotator.
         winning_rates: ω by margin ε.
         advantage: ρ, the mean of the advantages, with its interval over items.
     """

@@ -57,7 +57,7 @@ class Automation:
         labeled: Labeled rows with a confidence.
         share: Share of the rows with a score that the judge may decide alone; 0 for none.
         rows: Number of these rows.
-        threshold: Lowest confidence of these rows; None for none.
+        threshold: Lowest confidence of these rows; missing if there are none.
         error: Expected error in these rows, from `tested` labeled ones; without a share, in the first rows tested.
         at_most: Upper bound of the error with 95% confidence.
         tested: Number of labeled rows behind `error`.
@@ -113,7 +113,7 @@ def slice_text(each: SliceError) -> str:
 
 
 def check_error(error: float) -> None:
-    """Raise `BadInput` for a limit that is no share."""
+    """Raise `BadInput` if a limit of the error is out of range."""
     if not 0 < error < 0.5:
         raise BadInput(f"--error {error:g}: the largest error is a share above 0 and below .5; for example .05")
 
@@ -151,9 +151,10 @@ def share_to_automate(table: JudgedTable, error: float, means: Means) -> Automat
     result = replace(result, error=figure, tested=len(tested))
     if passed is None:
         at_most, wrong_rows = 1 - last.at_least, int(wrong[tested].sum())
+        differ = "differs" if wrong_rows == 1 else "differ"
         return replace(
             result, at_most=at_most,
-            reason=f"of the {count_of(len(tested), 'labeled row')} with the highest confidence, {wrong_rows} differ "
+            reason=f"of the {count_of(len(tested), 'labeled row')} with the highest confidence, {wrong_rows} {differ} "
             f"from people, so the error may be {told_apart(at_most, error, '.1%')[0]}, and {error:.3g} is allowed",
         )  # fmt: skip
     alone = table.is_judged & (confidence >= passed.threshold)
@@ -164,7 +165,7 @@ def share_to_automate(table: JudgedTable, error: float, means: Means) -> Automat
 
 
 def _fewest(error: float) -> int:
-    """Return the number of labels whose bound is within the error if the judge is right in all of them."""
+    """Return the fewest labels that can bound an error: the judge is right in each."""
     return int(np.ceil(np.log(1 - CONFIDENCE) / np.log1p(-error)))
 
 

@@ -43,7 +43,7 @@ class Confusion:
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """Unit of the counts."""
         return "one count a label" + (" and run of the judge" if self.runs > 1 else "")
 
 

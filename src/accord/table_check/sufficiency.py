@@ -53,7 +53,7 @@ class Sufficiency:
     Attributes:
         answer: `yes`, `no`, `label more`, or `unknown`; empty without a requirement.
         text: The answer as a sentence.
-        labels: About how many more labels decide it; None if that is unknown or unnecessary.
+        labels: Approximate number of further labels that decide it; missing if unknown or unnecessary.
         gap: The judge's agreement with people minus people's among themselves, in rows of two or more people.
     """
 
@@ -77,7 +77,9 @@ def parse_need(text: str) -> dict[str, float]:
         name, equals, value = (each.strip() for each in part.partition("="))
         if not equals or name.casefold() not in NAMES:
             allowed = ", ".join(NAMES)
-            raise BadInput(f"--need {text}: {part.strip()!r} is no requirement; for example kappa=.6. Names: {allowed}")
+            raise BadInput(
+                f"--need {text}: {part.strip()!r} is not a requirement; for example kappa=.6. Names: {allowed}"
+            )
         try:
             least = float(value)
         except ValueError:
@@ -188,7 +190,7 @@ def compared_with_people(table: JudgedTable, main: AgreementRow) -> Sufficiency 
 
 
 def _gap(table: JudgedTable, judge: Pairs, people: Pairs) -> Estimate:
-    """Return the main statistic of the judge's pairs minus that of people's pairs."""
+    """Return the difference of the main statistic of the judge's pairs and of people's pairs."""
     clusters = Clusters(np.concatenate([judge.item, people.item]))
     first = clusters.of_row[: len(judge)]
     second = clusters.of_row[len(judge) :]

@@ -63,7 +63,7 @@ class JudgedTable:
         length: (n,) length; NaN if unknown. None without one.
         split: (n,) part of the data, or None.
         notes: Remarks on values that were left out.
-        confidence: (n,) confidence of the judge; NaN for none. None without the column.
+        confidence: (n,) confidence of the judge; NaN if unknown. None without the column.
         text: (n,) text that is judged, or None.
     """
 
