@@ -124,7 +124,7 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
     taken = {*used, *roles.judges, *roles.people}
     length = given.length or next((each for each in columns if each not in taken and _is_length(each, columns)), None)
     text = None if length else _first(columns, TEXT, lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT)
-    groups = tuple(given.groups) or _groups(columns, {*taken, length, text})
+    groups = tuple(given.groups) or group_columns(columns, {*taken, length, text})
     return replace(roles, groups=groups, length=length, text=None if text in taken else text)
 
 
@@ -302,7 +302,7 @@ def _is_length(column: str, columns: Columns) -> bool:
     return bool(present) and all(map(is_number, present))
 
 
-def _groups(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
+def group_columns(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
     """Return columns with few values: those with usual names first, then texts."""
     left = [each for each in columns if each not in taken and _is_category(columns[each])]
     named = [each for each in left if plain_name(each) in GROUP]

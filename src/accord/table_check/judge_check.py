@@ -12,8 +12,9 @@ from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.columns import GivenColumns
 from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
+from accord.table_check.pairs import pair_agreement, pair_figures, pair_table, win_rates
 from accord.table_check.result import CheckResult
-from accord.table_check.table import JudgedTable, read_table
+from accord.table_check.table import JudgedTable, judged_table, read_cells
 from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
@@ -36,13 +37,14 @@ def check(
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and labels that it needs.
 
     Columns are recognized by their names and values, and `CheckResult.columns` has the choices. Rows without a label
-    count for the mean. The labeled rows must be a random part of all rows.
+    count for the mean. The labeled rows must be a random part of all rows. A table with two responses per row and
+    preferences for one of them is checked as pairs, with win rates and strengths of versions.
 
     Args:
         table: Path of a CSV, Excel, Parquet or JSON file, a pandas or Polars data frame, or a list of dicts.
         judge: Column with the judge's scores; several columns are runs of one judge.
         human: Column with labels; several columns are several people.
-        system: Column that names the system of each row; systems are compared.
+        system: Column that names the system of each row, or of one side of a pair; systems are compared.
         item: Column that names the item of each row; rows of one item are dependent.
         group: Columns of slices for which the judge's bias is tested.
         length: Column with the length of what is judged.
@@ -69,13 +71,24 @@ def check(
         if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
             raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
     given = GivenColumns(_names(judge), _names(human), item, system, _names(group), length)
-    read = read_table(table, given, yes, threshold)
-    agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
-    systems, repeats = compare_systems(read), repeatability(read)
+    cells = read_cells(table)
+    of_pairs = pair_table(cells, given)
+    unused = {"yes": yes, "threshold": threshold, "length": length}
+    if of_pairs is not None and (names := [f"--{name} {value}" for name, value in unused.items() if value is not None]):
+        raise BadInput(
+            f"{cells.name} holds pairs with preferences, where {names[0]} has no meaning; leave the option out"
+        )
+    read = judged_table(cells, given, yes, threshold) if of_pairs is None else of_pairs
+    means, biases, repeats = table_means(read, width), judge_biases(read), repeatability(read)
+    agreement = agreement_rows(read) if of_pairs is None else pair_agreement(of_pairs)
+    systems = compare_systems(read) if of_pairs is None else win_rates(of_pairs)
+    pairs = None if of_pairs is None else pair_figures(of_pairs, means, systems)
+    roles = read.roles.texts() | ({"sides": ", ".join(of_pairs.sides)} if of_pairs is not None else {})
     analyses = _agreement_reasons(read, agreement) | {
         "corrected mean": means.reason,
         "comparison of systems": systems.reason,
         "repeatability of the judge": repeats if isinstance(repeats, str) else "",
+        **({} if pairs is None else pairs.analyses),
     }
     missing = [(name, reason) for name, reason in analyses.items() if reason]
     missing += [*biases.missing, *_missing_figures(read, means)]
@@ -84,10 +97,11 @@ def check(
     calibration = calibration_map(read) if read.is_labeled.sum() >= MIN_LABELS else []
     return CheckResult(
         name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=int(read.is_labeled.sum()),
-        items=len(set(read.item)), columns=read.roles.texts(), scale=read.scale, supported=supported, missing=missing,
+        items=len(set(read.item)), columns=roles, scale=read.scale, supported=supported, missing=missing,
         warnings=label_warnings(read, tuned), notes=list(read.notes), agreement=agreement, means=means, systems=systems,
-        biases=biases.rows, calibration=calibration, repeats=None if isinstance(repeats, str) else repeats,
-        labels_by=read.labels_by, digests=read.digests,
+        biases=biases.rows if of_pairs is None else of_pairs.named(biases.rows), calibration=calibration,
+        repeats=None if isinstance(repeats, str) else repeats,
+        labels_by=read.labels_by, digests=read.digests, pairs=pairs,
     )  # fmt: skip
 
 

@@ -117,23 +117,49 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: float | None) -> JudgedTable:
-    """Read a table.
+@dataclass(frozen=True)
+class ReadCells:
+    """Cells of a table.
+
+    Attributes:
+        name: Name of the file or table.
+        columns: Cells by column; None for a missing one.
+        rows: Number of rows.
+        notes: Remarks on rows that were left out.
+    """
+
+    name: str
+    columns: Columns
+    rows: int
+    notes: Sequence[str]
+
+
+def read_cells(given: Any) -> ReadCells:
+    """Read the cells of a path, data frame, Arrow table, or list of dicts.
+
+    Raises:
+        BadInput: The table cannot be read, or has no rows.
+    """
+    source = locate(source_of(given))
+    name = "the table" if isinstance(source, MemoryTable) else source.name
+    return ReadCells(name, *_read_columns(source, name))
+
+
+def judged_table(cells: ReadCells, columns: GivenColumns, yes: str | None, threshold: float | None) -> JudgedTable:
+    """Return the rows of a table as arrays.
 
     Args:
-        given: Path, data frame, Arrow table, or list of dicts.
+        cells: Its cells.
         columns: Columns that the user names.
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper.
 
     Raises:
-        BadInput: The table cannot be read, or holds no judge's scores or no labels.
+        BadInput: The table holds no judge's scores or no labels.
     """
-    source = locate(source_of(given))
-    name = "the table" if isinstance(source, MemoryTable) else source.name
-    cells, rows, notes = _read_columns(source, name)
-    roles = find_columns(cells, columns, name)
-    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes])
+    roles = find_columns(cells.columns, columns, cells.name)
+    notes = [*cells.notes, *roles.notes]
+    return _built(cells.name, cells.columns, cells.rows, roles, yes, threshold, notes)
 
 
 def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, list[str]]:

@@ -1,0 +1,318 @@
+"""Tables of pairwise preferences: two responses per row, and who prefers which of them.
+
+Two columns differ only in a side (`response_a`, `response_b`; `model_a`, `model_b`; `output_1`, `output_2`;
+`answer_left`, `answer_right`). Those with texts are the sides, those with names are the versions of the system. A
+preference is a column such as `winner`, `judge_winner` or `human_preference`. In a long table, a column names the
+annotator of each row, such as `judge` of MT-bench with `gpt4_pair` and `expert_3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from accord.edges import BadInput, one_line
+from accord.formats.labels.column_roles import is_model_name, judge_in
+from accord.formats.labels.rating_columns import words_of
+from accord.formats.record import ANNOTATOR_KEYS, plain_name
+
+Columns = Mapping[str, Sequence[Any]]
+"""Cells of each column; None for a missing one."""
+
+FIRST, TIE, SECOND = 1.0, 0.5, 0.0
+"""Preferences as the share of a win that the first side gets."""
+ALLOWED = "a, b or tie, 1, 2 or 0, left or right, the name of a column of a side, or the name of a version"
+SIDES = (("a", "b"), ("1", "2"), ("left", "right"), ("first", "second"))
+_TEXTS = {"response", "answer", "output", "completion", "reply", "generation", "conversation", "candidate", "text",
+          "side", "option", "responses", "outputs", "assistant"}  # fmt: skip
+_VERSIONS = {"model", "system", "version", "bot", "generator", "variant", "arm", "agent", "assistant", "name", "llm"}
+_NOT_SIDES = {"score", "rating", "label", "judge", "human", "rater", "annotator", "tokens", "length", "id"}
+_PREFERENCES = {"winner", "winners", "win", "preference", "preferences", "preferred", "prefers", "prefer", "better",
+                "vote", "choice"}  # fmt: skip
+_PEOPLE = {"human", "humans", "people", "person", "expert", "experts", "annotator", "annotators", "rater", "raters",
+           "reviewer", "crowd", "worker", "gold", "user", "customer", "label"}  # fmt: skip
+_ITEMS = ("item", "item_id", "example_id", "question_id", "prompt_id", "conversation_id", "input_id", "case_id",
+          "sample_id", "task_id", "instruction_id", "id")  # fmt: skip
+_PROMPTS = ("prompt", "instruction", "question", "input", "user_input", "query", "user_prompt")
+_FIRST_WORDS, _SECOND_WORDS = {"a", "1", "first", "left"}, {"b", "2", "second", "right"}
+_TIE_WORDS = {"tie", "tied", "ties", "draw", "equal", "equally", "same", "both", "bothbad", "bothgood", "neither", "0"}
+_FILL = {*_TEXTS, *_VERSIONS, "wins", "win", "won", "winner", "is", "better", "the", "prefer", "preferred"}
+_TIE_FILL = {"good", "bad", "about", "the", "are", "preference", "inconsistent", "is", "a", "it", "no"}
+MIN_PARSED = 0.8
+"""Share of a column's values that are preferences from which the column holds preferences."""
+
+
+@dataclass(frozen=True)
+class PairRoles:
+    """Roles of the columns of a table of pairs.
+
+    Attributes:
+        texts: Columns with the first and the second response; None without texts.
+        versions: Columns with the versions of both sides; None without names.
+        judges: Columns with the judge's preferences; the first one is checked.
+        people: Columns with people's preferences, one for each person.
+        unclear: Columns of preferences of which nothing says who gave them.
+        annotator: Column that names who gave the preference of a row.
+        models: Annotators that are models.
+        item: Column whose equal values are the same input.
+        prompt: Column with the text of the input.
+        turn: Column with the turn of a row.
+        reasons: Reason of each choice by column.
+    """
+
+    texts: tuple[str, str] | None
+    versions: tuple[str, str] | None
+    judges: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    unclear: tuple[str, ...] = ()
+    annotator: str | None = None
+    models: tuple[str, ...] = ()
+    item: str | None = None
+    prompt: str | None = None
+    turn: str | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Columns of both sides."""
+        return (*(self.texts or ()), *(self.versions or ()))
+
+
+def pair_roles(
+    columns: Columns, judges: Sequence[str] = (), people: Sequence[str] = (), item: str | None = None,
+    system: str | None = None, name: str = "the table",
+) -> PairRoles | None:  # fmt: skip
+    """Return the roles of a table of pairs, or None for another table.
+
+    Args:
+        columns: The cells.
+        judges: Columns, or annotators, that the user says are the judge.
+        people: Columns that the user says hold people's preferences.
+        item: Column that the user says names the input.
+        system: Column that the user says holds the version of one side.
+        name: Name of the table, for errors.
+
+    Raises:
+        BadInput: A named column does not exist, or `system` is not the column of a side.
+
+    >>> roles = pair_roles({"response_a": ["x"], "response_b": ["y"], "winner": ["a"], "judge_winner": ["tie"]})
+    >>> roles.texts, roles.judges, roles.people
+    (('response_a', 'response_b'), ('judge_winner',), ('winner',))
+    >>> pair_roles({"response": ["x"], "score": [3]}) is None
+    True
+    """
+    texts, versions = _side_columns(columns)
+    if texts is None and versions is None:
+        return None
+    versions = _named_versions(columns, system, versions, name)
+    reasons = {column: "the two columns differ only in the side" for column in (*(texts or ()), *(versions or ()))}
+    free = [each for each in columns if each not in reasons and each != item]
+    preferred = [each for each in free if _holds_preferences(each, columns, versions, texts)]
+    for each in (*judges, *people):
+        if each in columns and each not in preferred and each not in reasons:
+            preferred.append(each)
+    if not preferred:
+        return None
+    annotator = next((each for each in free if plain_name(each) in (*ANNOTATOR_KEYS, "judge", "judge_name")
+                      and each not in preferred), None)  # fmt: skip
+    known = set(map(str, columns[annotator])) - {"None"} if annotator else set()
+    unknown = [each for each in (*judges, *people, item) if each is not None and each not in columns]
+    if missing := [each for each in unknown if each not in known or each not in judges]:
+        listed = ", ".join(map(repr, list(columns)[:30]))
+        raise BadInput(f"{name} has no column {missing[0]!r}; its columns: {listed}")
+    models = tuple(each for each in judges if each not in columns) or tuple(
+        each for each in sorted(known) if is_model_name(each) or "judge" in words_of(each)
+    )
+    of_judge = [each for each in preferred if each in judges or (not judges and each not in people and _is_judge(each))]
+    rest = [each for each in preferred if each not in of_judge]
+    of_people = [each for each in rest if each in people or (not people and set(words_of(each)) & _PEOPLE)]
+    unclear = [] if people else [each for each in rest if each not in of_people]
+    for each in of_judge:
+        reasons[each] = "named by --judge" if each in judges else "its name says that a model gave it"
+    for each in of_people:
+        reasons[each] = "named by --human" if each in people else "its name says that people gave it"
+    if unclear and annotator:
+        of_people, unclear = [*of_people, *unclear], []
+        reasons |= dict.fromkeys(of_people, f"{annotator!r} names who gave it")
+    elif unclear and (of_judge or models) and not of_people:
+        of_people, unclear = unclear, []
+        reasons |= dict.fromkeys(of_people, f"the judge is {', '.join(of_judge or models)}")
+    elif len(unclear) == 1 and of_people and not (of_judge or models):
+        of_judge, unclear = unclear, []
+        reasons[of_judge[0]] = f"people are {', '.join(of_people)}"
+    plain = {plain_name(each): each for each in reversed(free) if each not in preferred}
+    prompt = next((plain[each] for each in _PROMPTS if each in plain), None)
+    named = item or next((plain[each] for each in _ITEMS if each in plain), None)
+    if item is None and prompt and (named is None or _counts(columns[named]) > _counts(columns[prompt])):
+        named = prompt  # the same input in both orders has two ids
+    if named:
+        reasons[named] = "named by --item" if item else "rows with the same value have the same input"
+    return PairRoles(
+        texts, versions, tuple(of_judge), tuple(of_people), tuple(unclear), annotator,
+        () if of_judge else models, named, prompt, plain.get("turn"), reasons,
+    )  # fmt: skip
+
+
+def _counts(cells: Sequence[Any]) -> int:
+    return len({str(cell) for cell in cells})
+
+
+def _is_judge(column: str) -> bool:
+    return bool(judge_in(column)[0]) and not set(words_of(column)) & _PEOPLE
+
+
+def _partner(column: str, names: Iterable[str]) -> str | None:
+    """Return the column of the second side beside a column of the first one."""
+    words = words_of(column)
+    for first, second in SIDES:
+        for place in (len(words) - 1, 0):
+            if words and words[place] == first:
+                other = [*words[:place], second, *words[place + 1 :]]
+                found = next((each for each in names if words_of(each) == other), None)
+                if found is not None:
+                    return found
+    return None
+
+
+def _side_columns(columns: Columns) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
+    """Return the columns with the texts of both sides, and those with their versions."""
+    texts = versions = None
+    for column in columns:
+        words = set(words_of(column))
+        base = words & (_TEXTS | _VERSIONS)
+        other = _partner(column, columns) if not words & (_NOT_SIDES | _PREFERENCES) else None
+        if other is None or not (base or len(words) == 1):
+            continue
+        is_text = _is_long((*columns[column][:200], *columns[other][:200]))
+        if (words & _TEXTS and not words & _VERSIONS) or (is_text and not words & (_VERSIONS - {"assistant"})):
+            texts = texts or (column, other)
+        elif base:
+            versions = versions or (column, other)
+    return texts, versions
+
+
+def _is_long(cells: Sequence[Any]) -> bool:
+    """Return True for texts or messages, and False for names."""
+    present = [cell for cell in cells if cell is not None]
+    return any(not isinstance(cell, str | int | float) for cell in present) or (
+        sum(len(str(cell)) for cell in present) > 40 * max(len(present), 1)
+    )
+
+
+def _named_versions(
+    columns: Columns, system: str | None, found: tuple[str, str] | None, name: str
+) -> tuple[str, str] | None:
+    """Return the columns of versions: the side that the user names with its partner, else the detected ones."""
+    if system is None:
+        return found
+    for column in columns:
+        other = _partner(column, columns)
+        if other is not None and system in (column, other):
+            return column, other
+    listed = ", ".join(map(repr, list(columns)[:30]))
+    raise BadInput(
+        f"{name}: --system {system} names no side of a table of pairs; name a column such as model_a, whose partner is "
+        f"model_b. Its columns: {listed}"
+    )
+
+
+def _holds_preferences(
+    column: str, columns: Columns, versions: tuple[str, str] | None, texts: tuple[str, str] | None
+) -> bool:
+    """Return True for a column named like a preference, or with values that are preferences beside a clear name."""
+    words = set(words_of(column))
+    present = [(row, cell) for row, cell in enumerate(columns[column]) if cell is not None]
+    if not present or words & {"model", "reason", "explanation", "comment", "id", "time"} and not words & _PREFERENCES:
+        return False
+    if not (words & _PREFERENCES or words & _PEOPLE or _is_judge(column)):
+        return False
+    read = preference_reader(columns, versions, texts)
+    parsed = sum(read(row, cell) is not None for row, cell in present)
+    is_named = bool(words & _PREFERENCES) and all(len(str(cell)) <= 60 for _, cell in present[:200])
+    return parsed >= (0.5 if is_named else MIN_PARSED) * len(present)
+
+
+def preference_reader(
+    columns: Columns, versions: tuple[str, str] | None, texts: tuple[str, str] | None
+) -> Callable[[int, Any], float | None]:
+    """Return a function that reads the preference in a cell of a row: 1 for the first side, 0.5, 0, or None."""
+    sides = [each for each in (versions, texts) if each is not None]
+    heads = {plain_name(column): value for pair in sides for column, value in zip(pair, (FIRST, SECOND), strict=True)}
+    known: dict[str, float | None] = {}
+
+    def read(row: int, cell: Any) -> float | None:
+        text = str(cell).strip().casefold()
+        if versions is not None:
+            names = [str(columns[each][row]).strip().casefold() for each in versions]
+            if text in names and names[0] != names[1]:
+                return FIRST if text == names[0] else SECOND
+        if text not in known:
+            known[text] = heads[plain_name(text)] if plain_name(text) in heads else _of_words(text)
+        return known[text]
+
+    return read
+
+
+def _of_words(text: str) -> float | None:
+    """Return the preference in a text without names of versions; None for other texts.
+
+    >>> _of_words("model_a"), _of_words("tie (bothbad)"), _of_words("[[B]]"), _of_words("1.0"), _of_words("fine")
+    (1.0, 0.5, 0.0, 1.0, None)
+    """
+    try:
+        return {1.0: FIRST, 2.0: SECOND, 0.0: TIE, 1.5: TIE}.get(float(text))
+    except ValueError:
+        words = set(words_of(text))
+    if text.strip() == "[[c]]":  # a tie in the verdicts of MT-bench
+        return TIE
+    if words & _TIE_WORDS or words == {"no", "preference"}:
+        return TIE if words <= _TIE_WORDS | _TIE_FILL | _FILL else None
+    left = words - _FILL
+    if len(left) != 1:
+        return None
+    return FIRST if left <= _FIRST_WORDS else SECOND if left <= _SECOND_WORDS else None
+
+
+def preferences(columns: Columns, column: str, roles: PairRoles, name: str) -> list[float | None]:
+    """Return the preference in each row of a column: the share of a win of the first side; None for a missing one.
+
+    Raises:
+        BadInput: A value is not a preference, or the column has 0 and 1 alone, which have two meanings.
+    """
+    read = preference_reader(columns, roles.versions, roles.texts)
+    found: list[float | None] = []
+    for row, cell in enumerate(columns[column]):
+        value = None if cell is None else read(row, cell)
+        if cell is not None and value is None:
+            raise BadInput(
+                f"{name}, row {row + 1}, column {column!r}: {one_line(str(cell), 40)!r} is not a preference; allowed: "
+                f"{ALLOWED}. Correct the value, or leave the cell empty"
+            )
+        found.append(value)
+    numbers = {str(cell).strip().removesuffix(".0") for cell in columns[column] if cell is not None}
+    if numbers == {"0", "1"} and not (
+        roles.versions and numbers & {str(cell) for each in roles.versions for cell in columns[each]}
+    ):
+        raise BadInput(
+            f"{name}, column {column!r}: 0 and 1 can mean a tie and the first side, or the two sides; write a, b, tie"
+        )
+    return found
+
+
+def check_sides(columns: Columns, roles: PairRoles, name: str) -> None:
+    """Refuse rows that compare a version with itself, and rows with only one side.
+
+    Raises:
+        BadInput: The first such row.
+    """
+    first, second = roles.versions or roles.texts or ("", "")
+    for row, (one, other) in enumerate(zip(columns[first], columns[second], strict=True)):
+        if one is None or other is None:
+            empty = first if one is None else second
+            raise BadInput(f"{name}, row {row + 1}: {empty!r} is empty; a pair needs both sides. Remove the row")
+        if one == other and roles.versions is not None:
+            raise BadInput(
+                f"{name}, row {row + 1} compares version {one_line(str(one), 40)!r} with itself; correct {first!r} or "
+                f"{second!r}, or remove the row"
+            )
