@@ -35,8 +35,8 @@ from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as L
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
-from .pairs import check_sides as check_sides, pair_roles as pair_roles, PairRoles as PairRoles
-from .pairs import preferences as preferences
+from .pairs import check_pair_file as check_pair_file, check_sides as check_sides, on_comparison as on_comparison
+from .pairs import pair_roles as pair_roles, PairRoles as PairRoles, preferences as preferences
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error

@@ -8,14 +8,20 @@ annotator of each row, such as `judge` of MT-bench with `gpt4_pair` and `expert_
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
-from accord.edges import BadInput, one_line
+from accord.edges import BadInput, BadRow, one_line
 from accord.formats.labels.column_roles import is_model_name, judge_in
-from accord.formats.labels.rating_columns import words_of
-from accord.formats.record import ANNOTATOR_KEYS, plain_name
+from accord.formats.labels.label_files import side_value
+from accord.formats.labels.rating_columns import UNNAMED, words_of
+from accord.formats.openai_messages import checked_id, exchange, turns_of
+from accord.formats.record import ANNOTATOR_KEYS, Fields, Format, Record, Row, WrongShape, formats, plain_name
+from accord.values import Conversation, Label, Rubric, Target, content_hash
 
 Columns = Mapping[str, Sequence[Any]]
 """Cells of each column; None for a missing one."""
@@ -32,6 +38,7 @@ _PREFERENCES = {"winner", "winners", "win", "preference", "preferences", "prefer
                 "vote", "choice"}  # fmt: skip
 _PEOPLE = {"human", "humans", "people", "person", "expert", "experts", "annotator", "annotators", "rater", "raters",
            "reviewer", "crowd", "worker", "gold", "user", "customer", "label"}  # fmt: skip
+_REASONS = {"reason", "reasons", "reasoning", "explanation", "comment", "comments", "rationale", "confidence", "notes"}
 _ITEMS = ("item", "item_id", "example_id", "question_id", "prompt_id", "conversation_id", "input_id", "case_id",
           "sample_id", "task_id", "instruction_id", "id")  # fmt: skip
 _PROMPTS = ("prompt", "instruction", "question", "input", "user_input", "query", "user_prompt")
@@ -223,7 +230,7 @@ def _holds_preferences(
     """Return True for a column named like a preference, or with values that are preferences beside a clear name."""
     words = set(words_of(column))
     present = [(row, cell) for row, cell in enumerate(columns[column]) if cell is not None]
-    if not present or words & {"model", "reason", "explanation", "comment", "id", "time"} and not words & _PREFERENCES:
+    if not present or words & _REASONS or (words & {"model", "id", "time"} and not words & _PREFERENCES):
         return False
     if not (words & _PREFERENCES or words & _PEOPLE or _is_judge(column)):
         return False
@@ -290,6 +297,12 @@ def preferences(columns: Columns, column: str, roles: PairRoles, name: str) -> l
                 f"{ALLOWED}. Correct the value, or leave the cell empty"
             )
         found.append(value)
+    _check_numbers(columns, column, roles, name)
+    return found
+
+
+def _check_numbers(columns: Columns, column: str, roles: PairRoles, name: str) -> None:
+    """Refuse a column of preferences with 0 and 1 alone, which have two meanings."""
     numbers = {str(cell).strip().removesuffix(".0") for cell in columns[column] if cell is not None}
     if numbers == {"0", "1"} and not (
         roles.versions and numbers & {str(cell) for each in roles.versions for cell in columns[each]}
@@ -297,7 +310,34 @@ def preferences(columns: Columns, column: str, roles: PairRoles, name: str) -> l
         raise BadInput(
             f"{name}, column {column!r}: 0 and 1 can mean a tie and the first side, or the two sides; write a, b, tie"
         )
-    return found
+
+
+def check_pair_file(rows: Iterable[Row | BadRow], judges: Iterable[str], name: str) -> None:
+    """Check the columns of a file of pairs before its rows are read one by one.
+
+    Args:
+        rows: Its first rows.
+        judges: Columns that the user says hold a judge's answers.
+        name: Name of the file.
+
+    Raises:
+        BadInput: Several columns hold preferences of people or of a judge, or one has numbers with two meanings.
+    """
+    fields = [row.fields for row in rows if isinstance(row, Row)]
+    names = dict.fromkeys(each for row in fields for each in row if isinstance(each, str))
+    columns = {each: [None if row.get(each) == "" else row.get(each) for row in fields] for each in names}
+    roles = pair_roles(columns, name=name)
+    if roles is None:
+        return
+    for column in (*roles.people, *roles.unclear):
+        _check_numbers(columns, column, roles, name)
+    of_judge = [each for each in judges if each in (*roles.people, *roles.unclear)]
+    if len(roles.unclear) > 1 or of_judge:
+        listed = ", ".join(map(repr, of_judge or roles.unclear))
+        raise BadInput(
+            f"{name}: preferences of people are stored, and nothing in the names of {listed} says that a judge gave "
+            "them. Rename the judge's column to judge_winner and people's to human_winner"
+        )
 
 
 def check_sides(columns: Columns, roles: PairRoles, name: str) -> None:
@@ -306,13 +346,164 @@ def check_sides(columns: Columns, roles: PairRoles, name: str) -> None:
     Raises:
         BadInput: The first such row.
     """
-    first, second = roles.versions or roles.texts or ("", "")
-    for row, (one, other) in enumerate(zip(columns[first], columns[second], strict=True)):
-        if one is None or other is None:
-            empty = first if one is None else second
-            raise BadInput(f"{name}, row {row + 1}: {empty!r} is empty; a pair needs both sides. Remove the row")
-        if one == other and roles.versions is not None:
-            raise BadInput(
-                f"{name}, row {row + 1} compares version {one_line(str(one), 40)!r} with itself; correct {first!r} or "
-                f"{second!r}, or remove the row"
-            )
+    for first, second in filter(None, (roles.versions, roles.texts)):
+        for row, (one, other) in enumerate(zip(columns[first], columns[second], strict=True)):
+            if one is None or other is None:
+                empty = first if one is None else second
+                raise BadInput(f"{name}, row {row + 1}: {empty!r} is empty; a pair needs both sides. Remove the row")
+            if one == other and (first, second) == roles.versions:
+                raise BadInput(
+                    f"{name}, row {row + 1} compares version {one_line(str(one), 40)!r} with itself; correct {first!r} "
+                    f"or {second!r}, or remove the row"
+                )
+
+
+# --- conversations and labels -----------------------------------------------------------------------------------------
+
+PREFERENCE = "preference"
+"""Question of a comparison in a table of pairs: 1 for the first conversation, 0 for a tie, -1 for the second."""
+
+
+def _row_roles(fields: Fields) -> PairRoles | None:
+    """Return the roles of a row of texts by the names of its columns, whatever the preferences in it are."""
+    row = {name: cell for name, cell in fields.items() if isinstance(name, str)}
+    if not any(_partner(name, row) for name in row):
+        return None
+    missing = {name for name, cell in row.items() if cell in (None, "")}
+    named = {
+        name for name, cell in row.items()
+        if (words := set(words_of(name))) & {"winner", "preference", "preferred"} and not words & _REASONS
+        and len(str(cell)) <= 60
+    }  # fmt: skip
+    cells = {name: ["tie" if name in named else None if name in missing else cell] for name, cell in row.items()}
+    roles = pair_roles(cells)
+    return roles if roles is not None and roles.texts is not None else None
+
+
+def _is_pair(fields: Fields) -> bool:
+    """Return True for two texts and a preference; a column `winner` with another word is an error of its row."""
+    return _row_roles(fields) is not None
+
+
+def _parts(fields: Fields) -> list[Fields]:
+    """Split a row into its two conversations; the first one has the preferences of people."""
+    roles = _row_roles(fields)
+    if roles is None or roles.texts is None:
+        raise WrongShape(f"no pair of responses with a preference: {ALLOWED}")
+    cells: dict[str, list[Any]] = {str(name): [None if cell == "" else cell] for name, cell in fields.items()}
+    try:
+        check_sides(cells, roles, "the table")
+        columns = [*roles.people, *roles.unclear]
+        values = {column: preferences(cells, column, roles, "the table")[0] for column in columns}
+    except BadInput as error:
+        raise WrongShape(str(error).removeprefix("the table, row 1").lstrip(":, ")) from None
+    judged = [column for column in roles.judges if cells[column][0] is not None]
+    who = None if roles.annotator is None else cells[roles.annotator][0]
+    if who is not None and str(who) in roles.models:
+        judged, values = [str(who)], {}
+    used = {*roles.sides, *columns, *roles.judges, roles.annotator, roles.prompt}
+    metadata = {
+        name: cell for name, [cell] in cells.items()
+        if name not in used and isinstance(cell, str | int | float) and len(str(cell)) <= 100
+    }  # fmt: skip
+    item = None if roles.item in (None, roles.prompt) else cells[roles.item or ""][0]
+    sides, replies = [], []
+    for place, column in enumerate(roles.texts):
+        version = None if roles.versions is None else str(cells[roles.versions[place]][0])
+        messages = _messages(None if roles.prompt is None else cells[roles.prompt][0], cells[column][0])
+        turns = turns_of(messages)
+        replies.append([number for number, turn in enumerate(turns) if turn.role == "assistant"])
+        digest = content_hash([[turn.role, turn.content] for turn in turns], length=8).rpartition(":")[2]
+        name = "-".join([str("pair" if item is None else item), *([version] if version else []), digest])
+        own = metadata if version is None else {**metadata, "system": version}
+        sides.append({"id": name, "messages": messages, "metadata": own})
+    first, second = sides
+    if first["id"] == second["id"]:
+        raise WrongShape("both responses are equal, so they are one conversation; remove the row")
+    turn = _number_of_turn(None if roles.turn is None else cells[roles.turn][0], replies)
+    labels = []
+    for column, value in values.items():
+        by = str(who) if who is not None else _person_in(column)
+        if value is not None:
+            labels.append((by, int(2 * value - 1)))
+    return [{**first, "against": second["id"], "labels": labels, "turn": turn, "judged": judged}, second]
+
+
+def _person_in(column: str) -> str:
+    """Return the annotator of a column: the name in it, else `UNNAMED`."""
+    words = set(words_of(column)) - _PREFERENCES - {"human", "people", "gold", "label"}
+    return column if words and words & _PEOPLE else UNNAMED
+
+
+def _number_of_turn(cell: Any, replies: Sequence[Sequence[int]]) -> tuple[int, int] | None:
+    """Return the places of the n-th reply in both conversations, for a column `turn` that counts replies from 1."""
+    text = str(cell)
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
+    first, second = replies
+    is_one_of_several = 0 < number <= min(len(first), len(second)) and max(len(first), len(second)) > 1
+    return (first[number - 1], second[number - 1]) if is_one_of_several else None
+
+
+def _messages(prompt: Any, reply: Any) -> list[Any]:
+    """Return the messages of a prompt and a reply: texts, lists of texts in turn, or messages."""
+    given, said = _decoded(prompt), _decoded(reply)
+    if isinstance(said, list) and said and all(isinstance(each, Mapping) for each in said):
+        return said
+    if isinstance(said, list) and isinstance(given, list) and all(isinstance(each, str) for each in (*given, *said)):
+        asked = [{"role": "user", "content": text} for text in given]
+        replied = [{"role": "assistant", "content": text} for text in said]
+        return [message for both in zip_longest(asked, replied) for message in both if message is not None]
+    return exchange(None if prompt is None else _as_text(given, prompt), _as_text(said, reply))
+
+
+def _decoded(cell: Any) -> Any:
+    """Return the list in the JSON text of a cell, and any other cell unchanged."""
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            return json.loads(cell)
+    return cell
+
+
+def _as_text(value: Any, cell: Any) -> Any:
+    return value if isinstance(value, list) and value and all(isinstance(e, Mapping) for e in value) else str(cell)
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    """Convert rows of two responses with a preference: two conversations, and a comparison for each person."""
+    name = checked_id(rows[0]["id"])
+    labels = []
+    for row in rows:
+        first, second = row.get("turn") or (None, None)
+        for by, value in row.get("labels", ()):
+            target, against = Target(name, first), Target(row["against"], second)
+            labels.append(Label(target, PREFERENCE, checked_id(by), value, against=against))
+    conversation = Conversation(name, turns_of(rows[0]["messages"]), metadata=rows[0]["metadata"])
+    return Record(conversation, tuple(labels), scales=([-1, 1],) * len(labels))
+
+
+def on_comparison(label: Label, rubric: Rubric) -> Label:
+    """Return a label of a table of pairs as an answer to the rubric's comparison; unchanged without exactly one."""
+    asked = [question for question in rubric.questions if question.compares]
+    own = rubric.get(PREFERENCE) or (asked[0] if len(asked) == 1 else None)
+    if label.question != PREFERENCE or label.against is None or own is None or not own.compares:
+        return label
+    word = {1: "first", 0: "tie", -1: "second"}[int(label.value or 0)]
+    return replace(label, question=own.id, value=side_value(word, own, (label.target, label.against)))
+
+
+def _judged_part(part: Fields) -> str | None:
+    judged = part.get("judged")
+    if not judged:
+        return None
+    return (
+        f"preferences of {', '.join(judged)}: recorded judgements are about one conversation; compare these with "
+        "people's by accord check"
+    )
+
+
+formats.register("pairs")(
+    Format(
+        matches=_is_pair, convert=_convert, key=lambda part: str(part["id"]),
+        split=_parts, skip_reason=_judged_part,
+    )
+)  # fmt: skip

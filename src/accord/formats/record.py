@@ -358,6 +358,7 @@ formats: Registry[Format] = Registry(
     "accord.formats.benchmark_items",
     "accord.formats.openai_messages",
     "accord.formats.otel",
+    "accord.formats.pairs",
     "accord.formats.table",
     "accord.formats.traces",
     contract=Contract(

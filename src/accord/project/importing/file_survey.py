@@ -61,6 +61,8 @@ _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
 _PROGRESS_ROWS = 500
+COMPARISON = "Which conversation is better?"
+SIDE_MEANINGS = {"-1": "the second", "0": "neither", "1": "the first"}
 
 Answers = dict[str, ObservedAnswers]
 
@@ -391,7 +393,10 @@ def _add_record(record: Record, location: RowLocation, marked: Answers, beside: 
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
     for label, scale in zip_longest((*record.labels, *answers), record.scales):
         if label is not None and isinstance(label.value, str | int | float):
-            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location, scale)
+            observed = _answers_to(marked, label.question)
+            observed.add(label.value, label.annotator, label.target.turn, location, scale)
+            if label.against is not None:
+                observed.compares, observed.text, observed.meanings = True, COMPARISON, dict(SIDE_MEANINGS)
     for cell in rating_cells(record.conversation):
         judge = roles.judge_of(cell.question, cell.annotator)
         if judge is not None:
@@ -485,7 +490,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
         known.scales.update(new.scales)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
-        known.meanings = known.meanings or new.meanings
+        known.meanings, known.compares = known.meanings or new.meanings, known.compares or new.compares
         known.is_marked = known.is_marked or new.is_marked
 
 

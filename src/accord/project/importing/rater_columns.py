@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import NamedTuple
 
 from accord.edges import BadRow
@@ -24,13 +25,18 @@ from accord.formats import (
     FileRoles,
     Row,
     Source,
+    check_pair_file,
     file_roles,
+    formats,
     is_rating_name,
     plain_name,
+    read_rows,
     words_of,
 )
 from accord.project.importing.rubric_inference import ObservedAnswers, infer_scale, mixed_scales, number_of
 
+MOST_CHECKED = 2000
+"""Rows of a file of pairs whose columns are checked before it is read."""
 NO_COLUMN = "none"
 """Value of `--labels` for no column."""
 _ID = re.compile(
@@ -163,6 +169,9 @@ class NamedColumns(NamedTuple):
         if kind.content not in ("labels", "conversations"):
             return FileRoles()
         has_text = kind.content == "conversations"
+        if has_text and kind.fields is not None and formats.get("pairs").accepts(kind.fields):
+            check_pair_file(islice(read_rows(path) if rows is None else rows, MOST_CHECKED), self.judges, str(path))
+            return FileRoles()
         roles = file_roles(path, kind.columns, has_text, self.judges, self.people, is_person, rows)
         return replace(roles, unclear=()) if NO_COLUMN in self.people else roles
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accord.edges import BadInput, UnknownName
 from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
 from accord.project.importing.question_texts import generated_text, with_generated_names
-from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
+from accord.values import ISSUE, Applies, Labels, Question, Rubric, Scale, ScaleKind, Value
 
 if TYPE_CHECKING:
     from accord.store import Store
@@ -86,6 +86,7 @@ class ObservedAnswers:
         is_marked: True if the answers are from a field that holds only ratings.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
         scales: Counts of answers by the lowest and highest answer that their row states.
+        compares: True if the answers compare two conversations.
     """
 
     name: str
@@ -98,6 +99,7 @@ class ObservedAnswers:
     is_marked: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
     scales: Counter[tuple[float, float]] = field(default_factory=Counter)
+    compares: bool = False
 
     def add(
         self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None,
@@ -487,6 +489,7 @@ def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     return Question(
         id=observed.name, text=observed.text or generated_text(observed.name, unit, is_binary), scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
+        applies=Applies.PAIRS if observed.compares else Applies.ALWAYS,
     )  # fmt: skip
 
 
