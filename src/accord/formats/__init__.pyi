@@ -20,6 +20,7 @@ from .labels.column_roles import FileRoles as FileRoles, is_machine as is_machin
 from .labels.column_roles import is_model_name as is_model_name, judge_in as judge_in
 from .labels.column_roles import JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
 from .labels.column_roles import OTHER_WORDS as OTHER_WORDS, unclear_text as unclear_text
+from .labels.label_files import AGAINST as AGAINST
 from .labels.label_files import file_roles as file_roles, label_ids as label_ids, raw_label_rows as raw_label_rows
 from .labels.label_files import LABEL_COLUMNS as LABEL_COLUMNS, read_labels as read_labels
 from .labels.label_files import RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
@@ -36,6 +37,7 @@ from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
 from .pairs import check_pair_file as check_pair_file, check_sides as check_sides, on_comparison as on_comparison
+from .pairs import PREFERENCE as PREFERENCE
 from .pairs import pair_roles as pair_roles, PairRoles as PairRoles, preferences as preferences
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read

@@ -37,6 +37,8 @@ from accord.formats.table import holds_text
 from accord.values import Label, Question, Rubric, Target, check_label
 
 T = TypeVar("T")
+AGAINST = ("against_id", "other_conversation", "conversation_b")
+"""Other names of the column with the other side of a comparison."""
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
@@ -47,7 +49,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "annotator": ANNOTATOR_KEYS[1:],
     "question": ("question_id", "dimension", "criterion", "aspect", "metric", "name"),
     "value": ("rating", "score", "label", "answer"),
-    "against": ("against_id", "other_conversation", "conversation_b"),
+    "against": AGAINST,
     "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 from accord.edges import BadInput, UnknownName, read_json_file
 from accord.formats import (
+    AGAINST,
     RATING,
     UNNAMED,
     FileKind,
@@ -30,6 +31,7 @@ from accord.formats import (
     sniff_rows,
     source_of,
     unclear_text,
+    under_our_names,
 )
 from accord.models import JUDGEMENTS_FILE
 from accord.project.importing.data_files import QUESTIONS_FILE, files_in
@@ -61,6 +63,7 @@ _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
 _PROGRESS_ROWS = 500
+SIDES = {"against": AGAINST}
 COMPARISON = "Which conversation is better?"
 SIDE_MEANINGS = {"-1": "the second", "0": "neither", "1": "the first"}
 
@@ -351,10 +354,12 @@ class _Surveyor:
             for name, cell in fields.items():
                 if isinstance(name, str) and isinstance(cell, str) and number_of(cell) is None:
                     _answers_to(self.texts, name).add(cell, None, None)
+            compares = under_our_names(fields, SIDES).get("against") not in (None, "")
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
-                    location = RowLocation(str(path), line)
-                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location, scale)
+                    observed, location = _answers_to(self.in_tables, question), RowLocation(str(path), line)
+                    observed.add(value, annotator, target.turn, location, scale)
+                    observed.compares = observed.compares or compares
 
     def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
