@@ -15,9 +15,9 @@ truescore-*   the same for truescore's interval from the same table, and the rat
 judgekeeper-* the same for judgekeeper's
 
 `pairs` checks tables of pairs with 600 rows: 300 questions, each with the responses of two of 2, 3 or 5 versions in
-both orders. Strengths are normal with a standard deviation of .7, and .1 to .3 of people's answers between equal versions
-are ties. The judge prefers A in .0 to .3 of the rows, copies people's answer in a share of .5 to .9 of the others, and else
-guesses. Labeled rows are random.
+both orders. Strengths are normal with a standard deviation of .7, and .1 to .3 of people's answers about equal versions
+are ties. The judge prefers A in .0 to .3 of the rows, copies people's answer in a share of .5 to .9 of the others, and
+guesses in the rest. Labeled rows are random.
 
 `command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
 The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
