@@ -1,4 +1,4 @@
-"""Tables of pairwise preferences: two responses per row, and who prefers which of them.
+"""Tables of pairwise preferences: two responses per row, and preferences of people and judges.
 
 Two columns differ only in a side (`response_a`, `response_b`; `model_a`, `model_b`; `output_1`, `output_2`;
 `answer_left`, `answer_right`). Those with texts are the sides, those with names are the versions of the system. A
@@ -55,8 +55,8 @@ class PairRoles:
     """Roles of the columns of a table of pairs.
 
     Attributes:
-        texts: Columns with the first and the second response; None without texts.
-        versions: Columns with the versions of both sides; None without names.
+        texts: Columns with the first and the second response, if there are texts.
+        versions: Columns with the versions of both sides, if they have names.
         judges: Columns with the judge's preferences; the first one is checked.
         people: Columns with people's preferences, one for each person.
         unclear: Columns of preferences of which nothing says who gave them.
@@ -90,7 +90,7 @@ def pair_roles(
     columns: Columns, judges: Sequence[str] = (), people: Sequence[str] = (), item: str | None = None,
     system: str | None = None, name: str = "the table",
 ) -> PairRoles | None:  # fmt: skip
-    """Return the roles of a table of pairs, or None for another table.
+    """Return the roles of a table of pairs; None if it is another table.
 
     Args:
         columns: The cells.
@@ -170,7 +170,7 @@ def _is_judge(column: str) -> bool:
 
 
 def _partner(column: str, names: Iterable[str]) -> str | None:
-    """Return the column of the second side beside a column of the first one."""
+    """Return the column of the second side for a column of the first one."""
     words = words_of(column)
     for first, second in SIDES:
         for place in (len(words) - 1, 0):
@@ -227,7 +227,7 @@ def _named_versions(
 def _holds_preferences(
     column: str, columns: Columns, versions: tuple[str, str] | None, texts: tuple[str, str] | None
 ) -> bool:
-    """Return True for a column named like a preference, or with values that are preferences beside a clear name."""
+    """Return True for a column named like a preference, a judge or people whose values are preferences."""
     words = set(words_of(column))
     present = [(row, cell) for row, cell in enumerate(columns[column]) if cell is not None]
     if not present or words & _REASONS or (words & {"model", "id", "time"} and not words & _PREFERENCES):
@@ -262,7 +262,7 @@ def preference_reader(
 
 
 def _of_words(text: str) -> float | None:
-    """Return the preference in a text without names of versions; None for other texts.
+    """Return the preference in a text that names no version, or None.
 
     >>> _of_words("model_a"), _of_words("tie (bothbad)"), _of_words("[[B]]"), _of_words("1.0"), _of_words("fine")
     (1.0, 0.5, 0.0, 1.0, None)
@@ -282,7 +282,7 @@ def _of_words(text: str) -> float | None:
 
 
 def preferences(columns: Columns, column: str, roles: PairRoles, name: str) -> list[float | None]:
-    """Return the preference in each row of a column: the share of a win of the first side; None for a missing one.
+    """Return the preference in each row of a column: the share of a win that the first side gets.
 
     Raises:
         BadInput: A value is not a preference, or the column has 0 and 1 alone, which have two meanings.
@@ -365,7 +365,7 @@ PREFERENCE = "preference"
 
 
 def _row_roles(fields: Fields) -> PairRoles | None:
-    """Return the roles of a row of texts by the names of its columns, whatever the preferences in it are."""
+    """Return the roles of a row of texts by the names of its columns. Other words than preferences are errors later."""
     row = {name: cell for name, cell in fields.items() if isinstance(name, str)}
     if not any(_partner(name, row) for name in row):
         return None
@@ -430,7 +430,7 @@ def _parts(fields: Fields) -> list[Fields]:
 
 
 def _person_in(column: str) -> str:
-    """Return the annotator of a column: the name in it, else `UNNAMED`."""
+    """Return the annotator that the name of a column contains, or `UNNAMED`."""
     words = set(words_of(column)) - _PREFERENCES - {"human", "people", "gold", "label"}
     return column if words and words & _PEOPLE else UNNAMED
 

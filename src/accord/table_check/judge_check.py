@@ -80,6 +80,7 @@ def check(
         )
     read = judged_table(cells, given, yes, threshold) if of_pairs is None else of_pairs
     means, biases, repeats = table_means(read, width), judge_biases(read), repeatability(read)
+    biases = biases if of_pairs is None else of_pairs.named(biases)
     agreement = agreement_rows(read) if of_pairs is None else pair_agreement(of_pairs)
     systems = compare_systems(read) if of_pairs is None else win_rates(of_pairs)
     pairs = None if of_pairs is None else pair_figures(of_pairs, means, systems)
@@ -99,7 +100,7 @@ def check(
         name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=int(read.is_labeled.sum()),
         items=len(set(read.item)), columns=roles, scale=read.scale, supported=supported, missing=missing,
         warnings=label_warnings(read, tuned), notes=list(read.notes), agreement=agreement, means=means, systems=systems,
-        biases=biases.rows if of_pairs is None else of_pairs.named(biases.rows), calibration=calibration,
+        biases=biases.rows, calibration=calibration,
         repeats=None if isinstance(repeats, str) else repeats,
         labels_by=read.labels_by, digests=read.digests, pairs=pairs,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Check of a judge's pairwise preferences against people's: rates, position bias, and strengths of versions.
 
-A preference is the share of a win of the response that is shown first (A): 1, 0.5 for a tie, or 0. So the mean of the
-table is the rate of preferring A, and the judge's bias in it is its preference for a position beyond people's. For win
-rates every pair counts once for each of its versions.
+A preference is the share of a win of the response that is shown first (A): 1, 0.5 for a tie, or 0. The mean of
+the table is the rate of preferring A. The judge's bias in this rate is its preference for the first position beyond
+people's. For win rates, every pair counts once for each of its versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accord.statistics import (
 )
 from accord.table_check.agreement import KAPPA as KAPPA_NAME
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, Pairs, alpha_of, judge_pairs, people_pairs
-from accord.table_check.biases import LENGTH, BiasRow
+from accord.table_check.biases import LENGTH, BiasRows
 from accord.table_check.columns import ColumnRoles, GivenColumns, group_columns
 from accord.table_check.means import MAX_SYSTEMS, Means, SystemRows, compare_systems
 from accord.table_check.scales import TableScale
@@ -49,8 +49,8 @@ class PairTable(JudgedTable):
     """Pairs with preferences of a judge and of people; `score` and `labels` are shares of a win of the first side.
 
     Attributes:
-        pair: (n,) the compared versions or responses in a fixed order, with the item; None without a known item.
-        versions: (n, 2) version of the first and of the second side; None without versions.
+        pair: (n,) the compared versions or responses in a fixed order, with the item; None if the item is unknown.
+        versions: (n, 2) version of the first and of the second side, if there are names.
         is_turned: (n,) True if the first side is the second one of `pair`.
         sides: Columns of both sides.
     """
@@ -60,9 +60,13 @@ class PairTable(JudgedTable):
     is_turned: NDArray[np.bool_]
     sides: tuple[str, ...]
 
-    def named(self, rows: Sequence[BiasRow]) -> list[BiasRow]:
-        """Return rows of bias with a name of the length of pairs."""
-        return [replace(row, by="length of A compared with B") if row.by == LENGTH else row for row in rows]
+    def named(self, found: BiasRows) -> BiasRows:
+        """Return biases with a name of the length of pairs."""
+        rows = [replace(row, by="length of A compared with B") if row.by == LENGTH else row for row in found.rows]
+        if self.length is not None:
+            return BiasRows(rows, found.missing)
+        reason = "no columns hold the two responses, such as response_a and response_b"
+        return BiasRows(rows, [(name, reason if name == "bias by length" else why) for name, why in found.missing])
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,9 @@ class PairFigures:
 
     Attributes:
         swapped: Number of pairs that the judge judged in both orders.
-        same_position: Share of them for which it prefers the same position both times.
-        first_twice: Share of them for which it prefers A both times.
-        same_version: Share of them for which it prefers the same version, or a tie, both times.
+        same_position: Share of them with the same preferred position in both orders.
+        first_twice: Share of them with A preferred in both orders.
+        same_version: Share of them with the same preferred version, or a tie, in both orders.
         ties: Share of ties of the judge, and of people.
         strengths: Versions, the strongest first.
         analyses: Reason of each missing analysis, and an empty text for the others.
@@ -110,10 +114,10 @@ class PairFigures:
 
 
 def pair_table(cells: ReadCells, given: GivenColumns) -> PairTable | None:
-    """Return the rows of a table of pairs, or None for another table.
+    """Return the rows of a table of pairs; None if it is another table.
 
     Raises:
-        BadInput: A value is no preference, a version meets itself, or a side, the judge or people are missing.
+        BadInput: A value is not a preference, a version meets itself, or a side, the judge or people are missing.
     """
     columns, name = cells.columns, cells.name
     roles = pair_roles(columns, given.judges, given.people, given.item, given.system, name)
@@ -170,7 +174,7 @@ def pair_table(cells: ReadCells, given: GivenColumns) -> PairTable | None:
 
 
 def _check_roles(columns: Any, roles: PairRoles, name: str) -> None:
-    """Raise `BadInput` if nobody knows who is the judge, or who are people."""
+    """Raise `BadInput` if the column of the judge or of people is unknown."""
     listed = ", ".join(map(repr, list(columns)[:30]))
     if roles.unclear:
         first = roles.unclear[0]
@@ -225,7 +229,7 @@ def _sources(
 
 
 def _pairs_of(columns: Any, roles: PairRoles, rows: int) -> tuple[Names, NDArray[np.bool_]]:
-    """Return the (n,) item with both sides in a fixed order, None without an item, and if the sides are turned."""
+    """Return the (n,) item with both sides in a fixed order, and True for rows whose sides are turned."""
     pair: Names = np.full(rows, None, dtype=object)
     turned = np.zeros(rows, dtype=bool)
     one, other = roles.versions or roles.texts or ("", "")
@@ -274,7 +278,7 @@ def _names(cells: Sequence[Any], rows: Sequence[int] | NDArray[np.intp]) -> Name
 
 
 def _length_ratio(columns: Any, roles: PairRoles, first: NDArray[np.intp]) -> Floats | None:
-    """Return the (n,) ratio of the words of A to those of B minus 1; each response counts a word more."""
+    """Return the (n,) ratio of the lengths of A and B in words, minus 1; each response counts a word more."""
     if roles.texts is None:
         return None
     words = np.array([[len(str(columns[each][row]).split()) + 1 for each in roles.texts] for row in first], dtype=float)
