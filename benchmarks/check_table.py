@@ -1,6 +1,6 @@
 """Simulated tables with a known mean and agreement, checked by `accord check` and, where installed, by other tools.
 
-    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,command]
+    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,pairs,command]
 
 Each table has 600 rows with a judge's score, of which the first 50, 100 or 300 have a label. Rates differ from table to
 table. For two values, the share of the upper one is from .1 to .9, the judge's TPR from .7 to .98, and its TNR from .5
@@ -27,6 +27,10 @@ agree-*       the same for the shares that `accord score --agree` tests
 judge-audit-* the same for judge-audit's threshold, with one unit per item, as it does for repeated texts; SciPy's
               quantile of the beta distribution replaces its bisection, which takes seconds and gives the same value
 jevcal-*      the same for jevcal's bins: the lowest bin from which the observed error is at most 5%; it states no bound
+`pairs` checks tables of pairs with 600 rows: 300 questions, each with the responses of two of 2, 3 or 5 versions in
+both orders. Strengths are normal with a standard deviation of .7, and .1 to .3 of people's answers about equal versions
+are ties. The judge prefers A in .0 to .3 of the rows, copies people's answer in a share of .5 to .9 of the others, and
+guesses in the rest. Labeled rows are random.
 
 `command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
 The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
@@ -58,9 +62,10 @@ from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired
 from accord.statistics.resampled_statistics import ordinal_alpha
 from accord.values import Estimate
 
-PARTS = ("coverage", "automate", "command")
+PARTS = ("coverage", "automate", "pairs", "command")
 KINDS = ("two-valued", "five-valued")
 LABELS = (50, 100, 300)
+VERSIONS = (2, 3, 5)
 TABLES, ROWS = 500, 600
 COMMAND_LABELS = 80
 Floats = NDArray[np.float64]
@@ -394,6 +399,89 @@ def automate(tables: int) -> Iterator[Row]:
             yield row
 
 
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def pair_table(versions: int, labels: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Return the rows of a table of pairs, and the true value of each figure by version, or by an empty name."""
+    rng = np.random.default_rng(seed)
+    strength = rng.normal(0, 0.7, versions)
+    strength -= strength.mean()
+    win = scipy.special.expit(strength[:, None] - strength[None, :])
+    ties, copied, favors = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9), rng.uniform(0.0, 0.3)
+    names = [f"v{place}" for place in range(versions)]
+
+    def preference(share: float, tie: float) -> float:
+        tie *= 4 * share * (1 - share)  # half a tie is a win, so that the share stays
+        drawn = rng.random()
+        return 0.5 if drawn < tie else float(drawn < tie + share - tie / 2)
+
+    rows = []
+    for question in range(ROWS // 2):
+        one, other = rng.choice(versions, 2, replace=False)
+        person = preference(win[one, other], ties)
+        for first, second, said in ((one, other, person), (other, one, 1 - person)):
+            judged = said if rng.random() < copied else float(rng.choice([0.0, 0.5, 1.0]))
+            judged = 1.0 if rng.random() < favors else judged
+            rows.append({
+                "item": question, "model_a": names[first], "model_b": names[second], "judge_winner": _side(judged),
+                "human_winner": _side(said),
+            })  # fmt: skip
+    for row in rng.permutation(len(rows))[labels:]:
+        rows[row]["human_winner"] = None
+    return rows, {
+        "win rate": dict(zip(names, (win.sum(axis=1) - 0.5) / (versions - 1), strict=True)),
+        "strength": dict(zip(names, strength.tolist(), strict=True)),
+        "rate of preferring A": {"": 0.5},
+        "same position twice": {"": _same_position(win, ties, copied, favors)},
+    }
+
+
+def _side(value: float) -> str:
+    return {1.0: "a", 0.5: "tie", 0.0: "b"}[value]
+
+
+def _same_position(win: Floats, ties: float, copied: float, favors: float) -> float:
+    """Return the probability that the judge prefers the same position in both orders of a pair."""
+    share = win[~np.eye(len(win), dtype=bool)]
+    tie = ties * 4 * share * (1 - share)
+    people = np.stack([share - tie / 2, tie, 1 - share - tie / 2])  # prefers the first version, a tie, the second
+    guess = (1 - copied) / 3
+    upper = favors + (1 - favors) * (guess + copied * np.eye(3))  # P(A | person), for A, tie, B in this order
+    lower = (1 - favors) * (guess + copied * np.eye(3))
+    first, second = upper[0], lower[2]
+    return float((people * (first * first[::-1] + second * second[::-1])[:, None]).sum(axis=0).mean())
+
+
+def pairs(tables: int) -> Iterator[Row]:
+    """Yield a row per number of versions, of labels, and figure."""
+    for versions in VERSIONS:
+        for labels in LABELS:
+            found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+            seconds = 0.0
+            for number in range(tables):
+                rows, truth = pair_table(versions, labels, 10_000 * labels + number)
+                begun = time.perf_counter()
+                result = accord.check(rows)
+                seconds += (time.perf_counter() - begun) / tables
+                assert result.pairs is not None
+                figures = {("strength", each.version): each.strength for each in result.pairs.strengths}
+                figures |= {
+                    ("win rate", each.system): Estimate(each.mean, each.low, each.high)
+                    for each in result.systems.systems
+                }
+                figures["rate of preferring A", ""] = result.means.corrected
+                figures["same position twice", ""] = result.pairs.same_position
+                for (figure, name), each in figures.items():
+                    if each.low is not None and each.high is not None:
+                        found[figure].append(_interval((each.low, each.high), truth[figure][name]))
+            for figure in truth:
+                yield {
+                    "kind": f"{versions} versions", "labels": labels, "figure": figure, "tables": tables,
+                    "intervals": len(found[figure]), **_summary("", found[figure]), "seconds": seconds,
+                }  # fmt: skip
+
+
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +521,8 @@ def _word(value: float) -> str:
 def _part(row: Row) -> str:
     """Return the part of a stored row."""
     kind = str(row.get("kind", row.get("what")))
+    if kind.endswith(" versions"):
+        return "pairs"
     return "automate" if kind.startswith("automate") else kind if kind in PARTS else "coverage"
 
 
@@ -442,7 +532,8 @@ def main() -> None:
     arguments = parser.parse_args()
     tables = arguments.limit or (20 if arguments.quick else TABLES)
     parts: dict[str, Callable[[], Iterator[Row]]] = {
-        "coverage": lambda: coverage(tables), "automate": lambda: automate(tables), "command": command,
+        "coverage": lambda: coverage(tables), "automate": lambda: automate(tables),
+        "pairs": lambda: pairs(tables), "command": command,
     }  # fmt: skip
     asked = chosen(parser, arguments.only, PARTS)
     rows = [] if arguments.only is None else earlier_rows(arguments.json, lambda row: _part(row) not in asked)

@@ -36,6 +36,9 @@ from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as L
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
+from .pairs import check_pair_file as check_pair_file, check_sides as check_sides, on_comparison as on_comparison
+from .pairs import PREFERENCE as PREFERENCE
+from .pairs import pair_roles as pair_roles, PairRoles as PairRoles, preferences as preferences
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
@@ -50,6 +53,7 @@ from .tables.people import bare_name as bare_name, is_person as is_person, may_b
 from .tables.people import may_hold_names as may_hold_names, person_in as person_in, rater_columns as rater_columns
 from .tables.people import share_scale as share_scale
 from .tables.roles import cells_of as cells_of, columns_with_names as columns_with_names, Columns as Columns
+from .tables.roles import group_columns as group_columns
 from .tables.roles import copies_text as copies_text, is_machine as is_machine, is_model_name as is_model_name
 from .tables.roles import judge_in as judge_in, JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
 from .tables.roles import NO_COLUMN as NO_COLUMN, question_in as question_in, ROLE_ROWS as ROLE_ROWS
@@ -75,5 +79,11 @@ from .tables.scales import (
 )
 from .tables.scales import upper_share as upper_share, USUAL_ENDS as USUAL_ENDS, WIDEST as WIDEST
 from .table import holds_text as holds_text
-from .tables.words import ALIASES as ALIASES, CONSENSUS as CONSENSUS, HUMAN as HUMAN, NOT_VALUES as NOT_VALUES
+from .tables.words import (
+    AGAINST as AGAINST,
+    ALIASES as ALIASES,
+    CONSENSUS as CONSENSUS,
+    HUMAN as HUMAN,
+    NOT_VALUES as NOT_VALUES,
+)
 from .tables.words import LABEL_COLUMNS as LABEL_COLUMNS, OTHER_WORDS as OTHER_WORDS, PEOPLE as PEOPLE

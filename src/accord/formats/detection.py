@@ -15,8 +15,8 @@ from accord.formats.tables.words import ALIASES as LABEL_ALIASES
 from accord.values import BUILT_IN
 
 _MOST_SPECIFIC_FIRST = (
-    "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
-    "sharegpt", "zendesk", "intercom", "slack", "chatgpt", "mlflow", "langfuse", "otel", "table",
+    "benchmark", "pairs", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores",
+    "openai-messages", "sharegpt", "zendesk", "intercom", "slack", "chatgpt", "mlflow", "langfuse", "otel", "table",
 )  # fmt: skip
 
 

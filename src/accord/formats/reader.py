@@ -199,6 +199,8 @@ def _content(fields: Fields) -> Content:
         return "scores"
     if any(kind.holds_answers(fields) for _, kind in formats):
         return "answers"
+    if formats.get("pairs").accepts(fields):
+        return "conversations"
     return "labels" if looks_like_labels(fields) else "conversations"
 
 

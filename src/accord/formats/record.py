@@ -359,6 +359,7 @@ formats: Registry[Format] = Registry(
     "accord.formats.chat_exports",
     "accord.formats.openai_messages",
     "accord.formats.otel",
+    "accord.formats.pairs",
     "accord.formats.support_tickets",
     "accord.formats.table",
     "accord.formats.traces",

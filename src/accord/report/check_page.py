@@ -19,6 +19,7 @@ from accord.table_check import (
     decision_lines,
     disputed_lines,
     mean_rows,
+    pair_lines,
     people_text,
     plain,
     plan_lines,
@@ -88,6 +89,7 @@ def check_page(result: CheckResult) -> str:
         "calibration": _calibration(result), "systems": _systems(result), "agreement": _agreement(result),
         "biases": _biases(result), "bias_rows": result.biases[:MAX_BIASES], "p_text": p_text,
         "headline": _headline(result), "plan": list(plan_lines(result)), "repeats": list(repeat_lines(result)),
+        "strengths": _strengths(result), "pairs": list(pair_lines(result)),
         "has_people": any(row.people.value is not None for row in result.agreement),
         "decisions": list(decision_lines(result)), "counts": _counts(result), "cells": _cells(result),
         "disputed": list(disputed_lines(result)), "slice_text": slice_text, "max_slices": MAX_SLICES,
@@ -139,6 +141,8 @@ def _headline(result: CheckResult) -> str:
     agrees = judge.low > 0
     if result.is_biased and bias.value is not None:
         word = "too generous" if bias.value > 0 else "too strict"
+        if result.pairs is not None:
+            return f"The judge prefers {'A' if bias.value > 0 else 'B'} too often, by {abs(bias.value):.2f}"
         return f"The judge is {word} by {abs(bias.value):.2f}" + ("" if agrees else ", and agrees by chance only")
     if not agrees:
         return "The judge may agree by chance only"
@@ -212,7 +216,17 @@ def _systems(result: CheckResult) -> Markup:
     for mean, judge in zip(result.systems.systems, result.systems.judge_means, strict=True):
         rows.append(ChartRow(mean.system, Estimate(mean.mean, mean.low, mean.high), "people"))
         rows += [ChartRow(f"{mean.system}, judge alone", Estimate(judge), "model")] if judge is not None else []
-    return interval_plot(rows, Axis(result.mean_name), "Corrected means of systems", None) if rows else Markup("")
+    axis = Axis(result.mean_name if result.pairs is None else "win rate")
+    return interval_plot(rows, axis, "Corrected means of systems", None) if rows else Markup("")
+
+
+def _strengths(result: CheckResult) -> Markup:
+    """Draw the strengths of versions in a table of pairs, and those by the judge alone."""
+    rows = []
+    for each in () if result.pairs is None else result.pairs.strengths:
+        rows.append(ChartRow(each.version, each.strength, "people"))
+        rows.append(ChartRow(f"{each.version}, judge alone", Estimate(each.judge), "model"))
+    return interval_plot(rows, Axis("strength (log-odds)"), "Strengths of versions", 0.0) if rows else Markup("")
 
 
 def _biases(result: CheckResult) -> Markup:

@@ -14,10 +14,11 @@ from accord.table_check.automation import ERROR, check_error, share_to_automate
 from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
+from accord.table_check.pairs import pair_agreement, pair_figures, pair_table, win_rates
 from accord.table_check.result import CheckResult
 from accord.table_check.rows import confusion_table, differing_rows, is_split, write_differing_rows
 from accord.table_check.sufficiency import alternative_annotators, compared_with_people, meets_need, parse_need
-from accord.table_check.table import JudgedTable, read_table
+from accord.table_check.table import JudgedTable, judged_table, read_cells
 from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
@@ -46,13 +47,14 @@ def check(
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and labels that it needs.
 
     Columns are recognized by their names and values, and `CheckResult.columns` has the choices. Rows without a label
-    count for the mean. The labeled rows must be a random part of all rows.
+    count for the mean. The labeled rows must be a random part of all rows. A table with two responses per row and
+    preferences for one of them is checked as pairs, with win rates and strengths of versions.
 
     Args:
         table: Path of a CSV, Excel, Parquet or JSON file, a pandas or Polars data frame, or a list of dicts.
         judge: Column with the judge's scores; several columns are runs of one judge.
         human: Column with labels; several columns are several people.
-        system: Column that names the system of each row; systems are compared.
+        system: Column that names the system of each row, or of one side of a pair; systems are compared.
         item: Column that names the item of each row; rows of one item are dependent.
         group: Columns of slices for which the judge's bias is tested.
         length: Column with the length of what is judged.
@@ -89,9 +91,21 @@ def check(
         dict.fromkeys(_names(judge), ""), dict.fromkeys(_names(human), ""), (), item, system, length, _names(group),
         confidence,
     )  # fmt: skip
-    read = read_table(table, given, yes, threshold, parse_orders(order))
-    agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
-    systems, repeats = compare_systems(read), repeatability(read)
+    orders = parse_orders(order)
+    cells = read_cells(table, orders)
+    of_pairs = pair_table(cells, given)
+    unused = {"yes": yes, "threshold": threshold, "length": length, "order": order}
+    if of_pairs is not None and (names := [f"--{name} {value}" for name, value in unused.items() if value is not None]):
+        raise BadInput(
+            f"{cells.name} holds pairs with preferences, where {names[0]} has no meaning; leave the option out"
+        )
+    read = judged_table(cells, given, yes, threshold, orders) if of_pairs is None else of_pairs
+    means, biases, repeats = table_means(read, width), judge_biases(read), repeatability(read)
+    biases = biases if of_pairs is None else of_pairs.named(biases)
+    agreement = agreement_rows(read) if of_pairs is None else pair_agreement(of_pairs)
+    systems = compare_systems(read) if of_pairs is None else win_rates(of_pairs)
+    pairs = None if of_pairs is None else pair_figures(of_pairs, means, systems)
+    roles = read.roles.texts() | ({"sides": ", ".join(of_pairs.sides)} if of_pairs is not None else {})
     confusion, automation = confusion_table(read), share_to_automate(read, error, means)
     annotators, labeled = alternative_annotators(read), int(read.is_labeled.sum())
     if needs is None:
@@ -104,6 +118,7 @@ def check(
         "repeatability of the judge": _reason(repeats),
         AUTOMATION: _reason(automation),
         "alternative annotator test": _reason(annotators),
+        **({} if pairs is None else pairs.analyses),
     }
     missing = [(name, reason) for name, reason in analyses.items() if reason]
     missing += [*biases.missing, *_missing_figures(read, means)]
@@ -114,12 +129,13 @@ def check(
     calibration = calibration_map(read) if labeled >= MIN_LABELS else []
     return CheckResult(
         name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=labeled,
-        items=len(set(read.item)), columns=read.roles.texts(), scale=read.scale, supported=supported, missing=missing,
+        items=len(set(read.item)), columns=roles, scale=read.scale, supported=supported, missing=missing,
         warnings=label_warnings(read, tuned), notes=list(read.notes), agreement=agreement, means=means, systems=systems,
         biases=biases.rows, calibration=calibration, repeats=_found(repeats),
         labels_by=read.labels_by, digests=read.digests, confusion=_found(confusion), automation=_found(automation),
         sufficiency=_found(sufficiency), annotators=_found(annotators),
         disputed=0 if read.answer is None else len(differing_rows(read)), split=int(is_split(read).sum()), table=read,
+        pairs=pairs,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability
 from accord.table_check.automation import Automation, slice_text
 from accord.table_check.biases import BiasRow, CalibrationRow
 from accord.table_check.means import Means, SystemRows
+from accord.table_check.pairs import PairFigures
 from accord.table_check.rows import Confusion
 from accord.table_check.scales import TableScale
 from accord.table_check.sufficiency import Sufficiency, annotator_text
@@ -53,6 +54,8 @@ class CheckResult:
         disputed: Number of rows where the judge and a person differ.
         split: Number of rows where people differ.
         table: The rows, for `write_rows` and the page.
+        pairs: Position bias and strengths of versions, in a table of pairs; the means are then rates of preferring the
+            first side, and the systems have win rates.
 
     >>> import accord
     >>> rows = [{"judge": n % 4, "human": n % 4} for n in range(12)] + [{"judge": 3}]
@@ -87,6 +90,7 @@ class CheckResult:
     disputed: int = 0
     split: int = 0
     table: JudgedTable | None = field(default=None, compare=False)
+    pairs: PairFigures | None = None
 
     @property
     def main(self) -> AgreementRow:
@@ -95,8 +99,17 @@ class CheckResult:
 
     @property
     def mean_name(self) -> str:
-        """Name of the mean: the share of the upper value, or the mean."""
+        """Name of the mean: the share of the upper value, the rate of preferring the first side, or the mean."""
+        if self.pairs is not None:
+            return "rate of preferring A"
         return f"share of {self.scale.name(self.scale.ends[1])}" if self.scale.is_two_valued else "mean"
+
+    @property
+    def scale_text(self) -> str:
+        """The scale in words."""
+        if self.pairs is None:
+            return str(self.scale)
+        return "A or B" if self.scale.is_two_valued else "A, B or tie; a tie counts half"
 
     @property
     def is_biased(self) -> bool:
@@ -127,6 +140,10 @@ class CheckResult:
         raw = next((each.mean.value for each in self.means.rows), None)
         instead = f" instead of {raw:.2f}" if raw is not None and self.is_biased else ""
         report = f"report {corrected}{instead}"
+        if self.pairs is not None and self.systems.systems:
+            best = self.systems.systems[0]
+            rate = Estimate(best.mean, best.low, best.high)
+            report = f"report a win rate of {one_line(best.system, 40)} of {rate}"
         figure = f"{row.statistic} {row.judge}"
         after = "." if corrected.low is None else f"; {self.bias_text}; {report}."
         if self.means.is_selective:
@@ -156,7 +173,7 @@ class CheckResult:
         return {
             "name": self.name, "rows": self.rows, "judged": self.judged, "labeled": self.labeled, "items": self.items,
             "columns": dict(self.columns),
-            "scale": {"kind": self.scale.kind, "text": str(self.scale), "low": self.scale.ends[0],
+            "scale": {"kind": self.scale.kind, "text": self.scale_text, "low": self.scale.ends[0],
                       "high": self.scale.ends[1], "threshold": self.scale.judge_threshold or self.scale.threshold},
             "supported": list(self.supported),
             "missing": [{"analysis": name, "reason": reason} for name, reason in self.missing],
@@ -175,6 +192,7 @@ class CheckResult:
                           {**asdict(self.automation), "text": str(self.automation)},
             "sufficiency": None if self.sufficiency is None else asdict(self.sufficiency),
             "alternative_annotators": None if self.annotators is None else self._annotators(self.annotators),
+            **({} if self.pairs is None else {"pairs": self.pairs.to_json()}),
         }  # fmt: skip
 
     def _annotators(self, found: AlternativeAnnotators) -> dict[str, Any]:
@@ -226,7 +244,7 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     counts = f"{count_of(result.rows, 'row')}, {result.judged:,} with a score, {result.labeled:,} of them with a label"
     yield f"{result.name}: {counts}"
     yield "columns: " + " · ".join(f"{role} = {one_line(column, MAX_NAME)}" for role, column in result.columns.items())
-    yield f"scale: {result.scale}"
+    yield f"scale: {result.scale_text}"
     yield from (f"note: {note}" for note in result.notes[:MAX_NOTES])
     if (more := len(result.notes) - MAX_NOTES) > 0:
         yield f"note: {count_of(more, 'more note')} {ALL}"
@@ -313,7 +331,8 @@ def plan_lines(result: CheckResult) -> Iterator[str]:
 
 def _details(result: CheckResult) -> Iterator[str]:
     """Yield systems, biases, the calibration map and repeats, each in a few lines."""
-    yield from _system_lines(result.systems)
+    yield from _system_lines(result)
+    yield from pair_lines(result)
     if result.biases:
         biased = sum(row.is_biased for row in result.biases)
         yield f"bias by slice and length: {biased} of {len(result.biases)} tests significant (Holm)"
@@ -325,19 +344,37 @@ def _details(result: CheckResult) -> Iterator[str]:
     yield from repeat_lines(result)
 
 
-def _system_lines(systems: SystemRows) -> Iterator[str]:
+def pair_lines(result: CheckResult) -> Iterator[str]:
+    """Yield the position bias of a judge of pairs as a line."""
+    if result.pairs is None or not result.pairs.swapped:
+        return
+    pairs = result.pairs
+    if pairs.same_position.value is not None:
+        yield (
+            f"position: of {count_of(pairs.swapped, 'pair')} in both orders, the judge prefers the same position both "
+            f"times in {plain(pairs.same_position)} (A in {plain(pairs.first_twice)}), and the same version, or a tie, "
+            f"in {plain(pairs.same_version)}"
+        )
+
+
+def _system_lines(result: CheckResult) -> Iterator[str]:
     """Yield the best systems and the worst one, the clearest differences, and the number of the others."""
+    systems = result.systems
+    strengths = {} if result.pairs is None else {each.version: each.strength for each in result.pairs.strengths}
+    noun, kind = ("system", "") if result.pairs is None else ("version", "win rate ")
     rows = list(zip(systems.systems, systems.judge_means, strict=True))
     for mean, judge in rows if len(rows) <= MAX_SYSTEMS else [*rows[: MAX_SYSTEMS - 1], rows[-1]]:
         said = "" if judge is None else f", judge alone {judge:.2f}"
-        yield f"system {one_line(mean.system, 40)}: {plain(Estimate(mean.mean, mean.low, mean.high))}{said}"
+        strength = f", strength {signed(strengths[mean.system])}" if mean.system in strengths else ""
+        rate = plain(Estimate(mean.mean, mean.low, mean.high))
+        yield f"{noun} {one_line(mean.system, 40)}: {kind}{rate}{said}{strength}"
     gaps = sorted(
         systems.differences, key=lambda gap: (1.0 if gap.p_holm is None else gap.p_holm, -abs(gap.difference))
     )
     for gap in gaps[:MAX_GAPS]:
         p = "" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)"
         yield f"  {gap.first} − {gap.second}: {signed(Estimate(gap.difference, gap.low, gap.high))}{p}"
-    hidden = {"system": len(rows) - MAX_SYSTEMS, "difference": len(gaps) - MAX_GAPS}
+    hidden = {noun: len(rows) - MAX_SYSTEMS, "difference": len(gaps) - MAX_GAPS}
     more = [count_of(count, noun) for noun, count in hidden.items() if count > 0]
     more += systems.left if systems.systems else []
     if more:

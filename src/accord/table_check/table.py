@@ -136,26 +136,54 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def read_table(
-    given: Any, options: TableOptions, yes: str | None, threshold: float | None, orders: Sequence[WordOrder] = ()
+@dataclass(frozen=True)
+class ReadCells:
+    """Cells of a table.
+
+    Attributes:
+        name: Name of the file or table.
+        columns: Cells by column; None for a missing one.
+        rows: Number of rows.
+        has_text: True if they hold texts of conversations.
+        notes: Remarks on rows that were left out.
+    """
+
+    name: str
+    columns: Columns
+    rows: int
+    has_text: bool
+    notes: Sequence[str]
+
+
+def read_cells(given: Any, orders: Sequence[WordOrder] = ()) -> ReadCells:
+    """Read the cells of a path, data frame, Arrow table, or list of dicts.
+
+    Raises:
+        BadInput: The table cannot be read, or has no rows.
+    """
+    source = locate(source_of(given))
+    name = "the table" if isinstance(source, MemoryTable) else source.name
+    return ReadCells(name, *_read_columns(source, name, orders))
+
+
+def judged_table(
+    cells: ReadCells, options: TableOptions, yes: str | None, threshold: float | None, orders: Sequence[WordOrder] = ()
 ) -> JudgedTable:
-    """Read a table.
+    """Return the rows of a table as arrays.
 
     Args:
-        given: Path, data frame, Arrow table, or list of dicts.
+        cells: Its cells.
         options: Columns that the user names.
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper.
         orders: Orders of words that the user states.
 
     Raises:
-        BadInput: The table cannot be read, an order lacks a value, or the table holds no judge's scores or no labels.
+        BadInput: An order lacks a value, or the table holds no judge's scores or no labels.
     """
-    source = locate(source_of(given))
-    name = "the table" if isinstance(source, MemoryTable) else source.name
-    cells, rows, has_text, notes = _read_columns(source, name, orders)
-    roles = find_columns(cells, options, name, has_text)
-    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes], orders)
+    roles = find_columns(cells.columns, options, cells.name, cells.has_text)
+    notes = [*cells.notes, *roles.notes]
+    return _built(cells.name, cells.columns, cells.rows, roles, yes, threshold, notes, orders)
 
 
 def _read_columns(

@@ -404,11 +404,11 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
     """Return a value on the scale of its question; of a question outside the rubric, as a number if possible."""
     question = rubric.get(name)
     if question is not None and question.compares:
-        raw = _side(raw, question, sides)
+        raw = side_value(raw, question, sides)
     return answer_to(question, raw, name)
 
 
-def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
+def side_value(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
     """Convert `first`, `second`, `tie` or the name of a side to an option of a comparison; options stay unchanged."""
     if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(plain_number(raw), str):
         return raw

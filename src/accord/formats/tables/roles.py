@@ -630,7 +630,7 @@ def structure(columns: Columns, roles: TableRoles, options: TableOptions) -> Tab
     length = options.length or next((each for each in columns if each not in taken and _is_length(each, columns)), None)
     is_prose = lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT  # noqa: E731
     text = _first(columns, vocabulary.TEXT, is_prose)
-    groups = tuple(options.groups) or _groups(columns, {*taken, length, text})
+    groups = tuple(options.groups) or group_columns(columns, {*taken, length, text})
     return replace(
         roles, item=own.item, system=own.system, run=own.run, split=own.split, length=length, groups=groups,
         text=None if text in taken else text, confidence=own.confidence,
@@ -668,7 +668,7 @@ def _is_confidence(cells: Sequence[Any]) -> bool:
     return has_scale([cell.removesuffix("%") if isinstance(cell, str) else cell for cell in cells])
 
 
-def _groups(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
+def group_columns(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
     """Return columns with few values: those with usual names first, then texts."""
     left = [each for each in columns if each not in taken and _is_category(columns[each])]
     named = [each for each in left if plain_name(each) in vocabulary.GROUP]

@@ -67,6 +67,7 @@ class ObservedAnswers:
         is_marked: True if the answers are from a field that holds only ratings.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
         scales: Counts of answers by the lowest and highest answer that their row states.
+        compares: True if the answers compare two conversations.
         order: Order of the words, if the user states one.
         missing: Counts of words for "not applicable", which an order may have as an answer.
     """
@@ -81,6 +82,7 @@ class ObservedAnswers:
     is_marked: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
     scales: Counter[tuple[float, float]] = field(default_factory=Counter)
+    compares: bool = False
     order: WordOrder | None = None
     missing: Counter[str] = field(default_factory=Counter)
 

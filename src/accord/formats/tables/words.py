@@ -75,6 +75,8 @@ TEXT = ("response", "answer", "output", "completion", "reply", "generation", "mo
 CONFIDENCE = ("confidence", "judge_confidence", "certainty")
 LENGTH = {"length", "len", "tokens", "chars", "characters", "words"}
 
+AGAINST = ("against_id", "other_conversation", "conversation_b")
+"""Other names of the column with the other side of a comparison."""
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
@@ -85,7 +87,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "annotator": ANNOTATOR_KEYS[1:],
     "question": ("question_id", "dimension", "criterion", "aspect", "metric", "name"),
     "value": ("rating", "score", "label", "answer"),
-    "against": ("against_id", "other_conversation", "conversation_b"),
+    "against": AGAINST,
     "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
 }  # fmt: skip

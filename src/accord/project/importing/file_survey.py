@@ -13,6 +13,7 @@ from typing import Any
 
 from accord.edges import BadInput, BadRow, UnknownName, count_of, read_json_file
 from accord.formats import (
+    AGAINST,
     MAX_LOCATIONS,
     NO_COLUMN,
     PEOPLE,
@@ -29,10 +30,12 @@ from accord.formats import (
     TableOptions,
     TableRoles,
     bare_name,
+    check_pair_file,
     columns_with_names,
     copies_text,
     ends_of,
     file_roles,
+    formats,
     has_scale_values,
     is_rating_name,
     may_be_answer,
@@ -46,11 +49,13 @@ from accord.formats import (
     raw_label_rows,
     read,
     read_annotations,
+    read_rows,
     scores_error,
     share_scale,
     sniff_rows,
     source_of,
     unclear_text,
+    under_our_names,
     unread_text,
     words_of,
 )
@@ -65,6 +70,9 @@ _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
 _PROGRESS_ROWS = 500
+SIDES = {"against": AGAINST}
+COMPARISON = "Which conversation is better?"
+SIDE_MEANINGS = {"-1": "the second", "0": "neither", "1": "the first"}
 
 Answers = dict[str, ObservedAnswers]
 
@@ -281,7 +289,11 @@ def roles_of(
     """
     if kind.content not in ("labels", "conversations"):
         return TableRoles()
-    roles = file_roles(path, kind.columns, kind.content == "conversations", options, rows=rows)
+    has_text = kind.content == "conversations"
+    if has_text and kind.fields is not None and formats.get("pairs").accepts(kind.fields):
+        check_pair_file(islice(read_rows(path) if rows is None else rows, MOST_SURVEYED), options.judges, str(path))
+        return TableRoles()
+    roles = file_roles(path, kind.columns, has_text, options, rows=rows)
     return replace(roles, unclear=()) if NO_COLUMN in options.questions else roles
 
 
@@ -389,10 +401,12 @@ class _Surveyor:
             for name, cell in fields.items():
                 if isinstance(name, str) and isinstance(cell, str) and number_of(cell) is None:
                     _answers_to(self.texts, name).add(cell, None, None)
+            compares = under_our_names(fields, SIDES).get("against") not in (None, "")
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
-                    location = RowLocation(str(path), line)
-                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location, scale)
+                    observed, location = _answers_to(self.in_tables, question), RowLocation(str(path), line)
+                    observed.add(value, annotator, target.turn, location, scale)
+                    observed.compares = observed.compares or compares
 
     def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: TableRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
@@ -433,7 +447,10 @@ def _add_record(
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
     for label, scale in zip_longest((*record.labels, *answers), record.scales):
         if label is not None and isinstance(label.value, str | int | float):
-            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location, scale)
+            observed = _answers_to(marked, label.question)
+            observed.add(label.value, label.annotator, label.target.turn, location, scale)
+            if label.against is not None:
+                observed.compares, observed.text, observed.meanings = True, COMPARISON, dict(SIDE_MEANINGS)
     for cell in rating_cells(record.conversation):
         judge = roles.judge_of(cell.question, cell.annotator)
         if judge is not None:
@@ -544,7 +561,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
         known.missing.update(new.missing)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
-        known.meanings = known.meanings or new.meanings
+        known.meanings, known.compares = known.meanings or new.meanings, known.compares or new.compares
         known.is_marked = known.is_marked or new.is_marked
 
 

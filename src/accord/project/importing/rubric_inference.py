@@ -27,7 +27,7 @@ from accord.formats import (
     words_of,
 )
 from accord.project.importing.question_texts import generated_text, with_generated_names
-from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind
+from accord.values import ISSUE, Applies, Labels, Question, Rubric, Scale, ScaleKind
 
 if TYPE_CHECKING:
     from accord.store import Store
@@ -240,6 +240,7 @@ def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     return Question(
         id=observed.name, text=observed.text or generated_text(observed.name, unit, is_binary), scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
+        applies=Applies.PAIRS if observed.compares else Applies.ALWAYS,
     )  # fmt: skip
 
 

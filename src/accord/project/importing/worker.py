@@ -32,6 +32,7 @@ from accord.formats import (
     line_batches,
     locate,
     may_be_answer,
+    on_comparison,
     rating_labels,
     read,
     read_lines,
@@ -329,7 +330,7 @@ def _labels_of(record: Record, job: ImportJob, batch: ImportBatch, valid: set[tu
             raise error
         batch.bad.append(error)
 
-    labels = list(record.labels)
+    labels = [on_comparison(label, job.rubric) for label in record.labels]
     try:
         labels += _labels_beside(record, job, batch)
     except BadInput as error:
