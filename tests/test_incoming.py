@@ -152,6 +152,10 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
     "openai-messages": [{"id": "c1", "metadata": {"system": "s", "topic": "t"}, "messages": MESSAGES, "documents": ["d"]}],
     "sharegpt": [{"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}],
     "table": [{"conversation_id": "c1", "role": each["role"], "content": each["content"], "system": "s"} for each in MESSAGES],
+    "pairs": [{
+        "item": "p1", "prompt": "hello", "response_a": "hi there", "response_b": "good day", "model_a": "v1",
+        "model_b": "v2", "winner": "a", "annotator": "ann",
+    }],
     "benchmark": [{
         "id": "b1", "dataset": "d", "level": "turn", "system": "s", "messages": MESSAGES, "response_index": 1,
         "knowledge": ["fact"], "references": [], "meta": {"not_applicable": [["ann", "Q2"]]},
