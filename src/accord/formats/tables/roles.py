@@ -622,7 +622,7 @@ def structure(columns: Columns, roles: TableRoles, options: TableOptions) -> Tab
         system=options.system or _first(columns, vocabulary.SYSTEM, lambda cells: _is_category(cells, MAX_SYSTEMS)),
         run=_first(columns, vocabulary.RUN),
         split=_first(columns, vocabulary.SPLIT, _is_text),
-        confidence=options.confidence or _first(columns, vocabulary.CONFIDENCE, _is_confidence),
+        confidence=options.confidence or _first(columns, vocabulary.CONFIDENCE_NAMES, _is_confidence),
     )
     taken = {own.item, own.system, own.run, own.split, own.confidence, roles.annotator}
     taken |= {options.length, *options.groups}

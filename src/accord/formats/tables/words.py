@@ -72,7 +72,7 @@ SPLIT = ("split", "partition", "subset", "set", "data_split")
 GROUP = ("group", "slice", "segment", "category", "topic", "domain", "language", "lang", "locale", "channel",
          "dataset", "intent", "tier", "country", "difficulty", "task", "type", "source")  # fmt: skip
 TEXT = ("response", "answer", "output", "completion", "reply", "generation", "model_output", "text", "content")
-CONFIDENCE = ("confidence", "judge_confidence", "certainty")
+CONFIDENCE_NAMES = ("confidence", "judge_confidence", "certainty")
 LENGTH = {"length", "len", "tokens", "chars", "characters", "words"}
 
 AGAINST = ("against_id", "other_conversation", "conversation_b")
