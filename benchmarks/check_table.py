@@ -1,6 +1,6 @@
 """Simulated tables with a known mean and agreement, checked by `accord check` and, where installed, by other tools.
 
-    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,pairs,command]
+    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,pairs,roles,command]
 
 Each table has 600 rows with a judge's score, of which the first 50, 100 or 300 have a label. Rates differ from table to
 table. For two values, the share of the upper one is from .1 to .9, the judge's TPR from .7 to .98, and its TNR from .5
@@ -32,15 +32,23 @@ both orders. Strengths are normal with a standard deviation of .7, and .1 to .3 
 are ties. The judge prefers A in .0 to .3 of the rows, copies people's answer in a share of .5 to .9 of the others, and
 guesses in the rest. Labeled rows are random.
 
+`roles` reads tables with random names and forms (`tests/made_tables.py`) in seven ways: `accord.check`, `accord check`,
+`accord init --from`, `accord import`, an import in Python, the survey of `accord run` with its files, and an upload.
+`alike` is the share of tables with the numbers of ratings of people and of answers of a judge that `accord.check` has,
+or its refusal for a column that can be either. Tables without both sides, which a check refuses, are compared with the
+import in Python.
+
 `command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
 The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
@@ -52,17 +60,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import scipy
 from harness import Row, chosen, earlier_rows, finish, options, rows_of_part
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 import accord
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
 from accord.edges import BadInput
+from accord.project import Project, config_from, survey_files
 from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, shares_to_test
 from accord.statistics.resampled_statistics import ordinal_alpha
-from accord.values import Estimate
+from accord.store import Imports
+from accord.table_check import CheckResult
+from accord.values import Estimate, load_rubric
+from accord.web.project_editing import ProjectFiles
+from accord.web.uploads import Uploads
 
-PARTS = ("coverage", "automate", "pairs", "command")
+PARTS = ("coverage", "automate", "pairs", "roles", "command")
 KINDS = ("two-valued", "five-valued")
 LABELS = (50, 100, 300)
 VERSIONS = (2, 3, 5)
@@ -518,11 +535,145 @@ def _word(value: float) -> str:
     return "pass" if value else "fail"
 
 
+# --- roles of columns -------------------------------------------------------------------------------------------------
+
+TABLES_OF_ROLES = 200
+Counted = tuple[int, int] | str
+"""Numbers of ratings of people and of answers of a judge; or the reason why a table is refused."""
+
+
+def roles(tables: int) -> Iterator[Row]:
+    """Yield a row per way to read a table, with the share of the tables that it reads as the others do."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from made_tables import made_table
+
+    alike: dict[str, list[bool]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(tables):
+            made = made_table(seed)
+            own = Path(folder) / str(seed)
+            own.mkdir()
+            files = [own / "table.csv"]
+            pl.DataFrame(made.rows, infer_schema_length=None).write_csv(files[0])
+            if not made.has_text:
+                files.insert(0, own / "chats.csv")
+                pl.DataFrame(made.conversations).write_csv(files[0])
+            found = {way: read(files, own) for way, read in WAYS.items()}
+            base = found["accord.check"]
+            base = found["import in Python"] if isinstance(base, str) and base != UNCLEAR else base
+            for way, counted in found.items():
+                is_check = way.endswith(" check") or way == "accord.check"
+                lacks = is_check and isinstance(counted, str) and counted != UNCLEAR and 0 in base
+                alike[way].append(counted == base or lacks)
+    for way, same in alike.items():
+        yield {"kind": "roles", "figure": way, "tables": tables, "alike": float(np.mean(same))}
+
+
+UNCLEAR = "can hold ratings of people or answers of a model"
+
+
+def _said(error: str) -> str:
+    return UNCLEAR if UNCLEAR in error else error
+
+
+def _counted(result: CheckResult | dict[str, Any]) -> Counted:
+    found = result if isinstance(result, dict) else {**result.to_json(), "labels_by": result.labels_by}
+    columns = found["columns"]
+    is_long = "annotator" in columns and "gpt" not in columns["judge"]
+    runs = len(columns["judge"].split(", "))
+    return sum(found["labels_by"].values()), (found["rows"] if is_long else found["judged"]) * runs
+
+
+def _checked(files: list[Path], own: Path) -> Counted:
+    try:
+        return _counted(accord.check(files[-1]))
+    except BadInput as error:
+        return _said(str(error))
+
+
+def _command(*words: str) -> Any:
+    """Return the JSON of a command, or its error."""
+    done = CliRunner().invoke(app, [*words, "--json"], prog_name="accord")
+    return json.loads(done.stdout) if done.exit_code == 0 else _said(done.output)
+
+
+def _by_command(files: list[Path], own: Path) -> Counted:
+    found = _command("check", str(files[-1]))
+    if isinstance(found, str):
+        return found
+    by_person = accord.check(files[-1]).labels_by  # the command prints no count by person
+    return _counted({**found, "labels_by": by_person})
+
+
+def _by_init(files: list[Path], own: Path) -> Counted:
+    folder = own / "init"
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        found = _command(
+            "init", "--from", str(files[-1]), *(word for file in files[:-1] for word in ("--from", str(file)))
+        )
+    return found if isinstance(found, str) else (sum(found["raters"].values()), sum(found["judges"].values()))
+
+
+def _by_import(files: list[Path], own: Path) -> Counted:
+    folder = own / "import"
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        Path("accord.yaml").write_text("store: sqlite:///store.db\n", encoding="utf-8")
+        found = _command("import", *map(str, files))
+    return found if isinstance(found, str) else (sum(found["raters"].values()), sum(found["judges"].values()))
+
+
+def _imported(files: list[Path], own: Path) -> Counted:
+    rubric = load_rubric("llm-rubric")
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        try:
+            done = project.import_(list(files))
+        except BadInput as error:
+            return _said(str(error))
+        return len(list(project.store.labels())), done.judged.judges.total()
+
+
+def _by_run(files: list[Path], own: Path) -> Counted:
+    try:
+        found = survey_files(files)
+    except BadInput as error:
+        return _said(str(error))
+    return sum(found.people.values()), found.judges.total()
+
+
+def _uploaded(files: list[Path], own: Path) -> Counted:
+    folder = own / "upload"
+    folder.mkdir()
+    config = folder / "accord.yaml"
+    config.write_text("store: 'sqlite:///:memory:'\n", encoding="utf-8")
+    rubric = load_rubric("llm-rubric")
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        uploads = Uploads()
+        uploads.start(project, ProjectFiles(config), files, False, lambda: project)
+        while uploads.is_running:
+            time.sleep(0.005)
+        state = uploads.state
+        assert state is not None
+        if state.error:
+            return _said(state.error)
+        record = next(each for each in Imports(project.store).known() if each.id == state.id)
+        return len(list(project.store.labels())), sum(record.results["judges"].values())
+
+
+WAYS: dict[str, Callable[[list[Path], Path], Counted]] = {
+    "accord.check": _checked, "accord check": _by_command, "accord init --from": _by_init, "accord import": _by_import,
+    "import in Python": _imported, "accord run": _by_run, "upload": _uploaded,
+}  # fmt: skip
+
+
 def _part(row: Row) -> str:
     """Return the part of a stored row."""
     kind = str(row.get("kind", row.get("what")))
     if kind.endswith(" versions"):
         return "pairs"
+    if kind == "roles":
+        return kind
     return "automate" if kind.startswith("automate") else kind if kind in PARTS else "coverage"
 
 
@@ -533,13 +684,14 @@ def main() -> None:
     tables = arguments.limit or (20 if arguments.quick else TABLES)
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "coverage": lambda: coverage(tables), "automate": lambda: automate(tables),
-        "pairs": lambda: pairs(tables), "command": command,
+        "pairs": lambda: pairs(tables), "roles": lambda: roles(min(tables, TABLES_OF_ROLES)),
+        "command": command,
     }  # fmt: skip
     asked = chosen(parser, arguments.only, PARTS)
     rows = [] if arguments.only is None else earlier_rows(arguments.json, lambda row: _part(row) not in asked)
     rows += [row for part in asked for row in rows_of_part(part, parts[part])]
     columns = ["kind", "labels", "figure", "tables", "coverage", "width", "truescore-coverage", "truescore-width",
-               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "oracle",
+               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "oracle", "alike",
                "kept", "share", "of-oracle", "agree-kept", "agree-of-oracle", "judge-audit-kept",
                "judge-audit-of-oracle", "jevcal-kept", "jevcal-of-oracle", "seconds", "lines"]  # fmt: skip
     finish("check_table", rows, columns, arguments.json)
