@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 
 import accord
 from accord.edges import BadInput
-from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, shares_to_test
+from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, widest_share
 from accord.statistics.resampled_statistics import ordinal_alpha
 from accord.values import Estimate
 
@@ -312,10 +312,7 @@ Threshold = Callable[[Decisions], float | None]
 
 def our_threshold(rows: Decisions) -> float | None:
     """Return the threshold of the test of `accord.check`."""
-    shares = shares_to_test(len(np.unique(rows.item)), ERROR)
-    if not len(shares):
-        return None
-    passed, _ = fixed_sequence(rows.confidence, ~rows.wrong, rows.item, 1 - ERROR, shares=shares)
+    passed, _ = widest_share(rows.confidence, rows.wrong, rows.item, ERROR)
     return None if passed is None else passed.threshold
 
 
