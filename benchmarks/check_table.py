@@ -71,7 +71,7 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.edges import BadInput
 from accord.project import Project, config_from, survey_files
-from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, shares_to_test
+from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, widest_share
 from accord.statistics.resampled_statistics import ordinal_alpha
 from accord.store import Imports
 from accord.table_check import CheckResult
@@ -334,10 +334,7 @@ Threshold = Callable[[Decisions], float | None]
 
 def our_threshold(rows: Decisions) -> float | None:
     """Return the threshold of the test of `accord.check`."""
-    shares = shares_to_test(len(np.unique(rows.item)), ERROR)
-    if not len(shares):
-        return None
-    passed, _ = fixed_sequence(rows.confidence, ~rows.wrong, rows.item, 1 - ERROR, shares=shares)
+    passed, _ = widest_share(rows.confidence, rows.wrong, rows.item, ERROR)
     return None if passed is None else passed.threshold
 
 

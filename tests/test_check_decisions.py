@@ -16,7 +16,7 @@ from scipy import stats
 import accord as package
 from accord.edges import BadInput
 from accord.report import write_check
-from accord.statistics import alternative_annotator_test, fixed_sequence, shares_to_test, upper_bound
+from accord.statistics import alternative_annotator_test, shares_to_test, upper_bound, widest_share
 from accord.table_check import write_rows
 
 Rows = list[dict[str, Any]]
@@ -246,7 +246,7 @@ def test_the_bound_of_the_share_holds() -> None:
     for _ in range(300):
         sure = rng.random(300)
         right = rng.random(300) < np.where(sure > 0.6, 0.97, 0.9)
-        passed, _ = fixed_sequence(sure, right, np.arange(300), 0.95, shares=shares_to_test(300, 0.05))
+        passed, _ = widest_share(sure, ~right, np.arange(300), 0.05)
         if passed is not None and passed.threshold < 0.6:
             share = 1 - passed.threshold
             broken += (0.4 * 0.03 + (share - 0.4) * 0.1) / share > 0.05

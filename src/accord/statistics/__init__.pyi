@@ -32,7 +32,7 @@ from .intervals import ClusteredMean as ClusteredMean, fixed_sequence as fixed_s
 from .intervals import gamma_quantile as gamma_quantile, mean_sequence as mean_sequence
 from .intervals import normal_quantile as normal_quantile, normal_tail as normal_tail, p_value as p_value
 from .intervals import reach as reach, SelectiveTest as SelectiveTest, spread_of as spread_of, tradeoff as tradeoff
-from .intervals import shares_to_test as shares_to_test, upper_bound as upper_bound
+from .intervals import upper_bound as upper_bound
 from .jackknife import jackknife as jackknife, jackknife_of as jackknife_of
 from .paired_comparisons import bradley_terry as bradley_terry, corrected_strengths as corrected_strengths
 from .paired_comparisons import parts_apart as parts_apart, Preferences as Preferences
@@ -43,4 +43,5 @@ from .resampling import grouped_folds as grouped_folds, holm as holm, INNER_FOLD
 from .resampling import mean_over as mean_over, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import SingleGroup as SingleGroup, Split as Split
 from .scale_intervals import mean_on_scale as mean_on_scale, share_interval as share_interval
+from .share_to_automate import shares_to_test as shares_to_test, widest_share as widest_share
 from .two_sample_test import two_sample_test as two_sample_test, TwoSampleResult as TwoSampleResult

@@ -22,13 +22,11 @@ Waudby-Smith and Ramdas, "Estimating means of bounded random variables by bettin
 exact for every n.
 
 **The widest share of calls that agree with people as often as required.** Held-out ratings are sorted by the confidence
-of the call. Growing shares of the most confident ones are tested at the same level: is the share of wrong calls, at its
-upper confidence bound, within the limit? Testing stops at the first failure, and the last share that passed gives the
-threshold (fixed-sequence testing, as in Angelopoulos et al., "Learn then Test", 2021, and Jung, Brahman & Choi, "Trust
-or Escalate", 2024). The shares must not depend on which calls are wrong: by default the most confident 30% come first,
-then 5% more at a time; `shares_to_test` gives others. The probability that the threshold violates the requirement is
-1 - confidence. Ratings of one group may be wrong together, so the bound is Clopper and Pearson's for the effective
-number of independent ratings (Korn & Graubard, 1998).
+of the call. The most confident 30% are tested first, then 5% more at a time, each at the same level: is the share of
+wrong calls, at its upper confidence bound, within the limit? Testing stops at the first failure, and the last share
+that passed gives the threshold (fixed-sequence testing; Jung, Brahman & Choi, "Trust or Escalate", 2024). The
+probability that the threshold violates the requirement is 1 - confidence. Ratings of one group may be wrong together,
+so the bound is Clopper and Pearson's for the effective number of independent ratings (Korn & Graubard, 1998).
 
 Tails and quantiles are those of `scipy.special`; importing `scipy.stats` would take half a second.
 """
@@ -309,7 +307,6 @@ def fixed_sequence(
     agree: float,
     confidence: float = CONFIDENCE,
     ratings: int | None = None,
-    shares: Floats | None = None,
 ) -> tuple[SelectiveTest | None, SelectiveTest]:
     """Return the widest share that passed (None if the first one failed) and the last share that was tested.
 
@@ -321,10 +318,9 @@ def fixed_sequence(
         confidence: Confidence of the requirement.
         ratings: Number of distinct ratings, if each has a row for every repetition of the cross-validation; None if
             every row is a rating.
-        shares: (S,) rising shares of the ratings to test, chosen without a look at `right`; None for the default ones.
     """
     passed = None
-    for tested in tradeoff(sure, right, group, confidence, ratings, shares):
+    for tested in tradeoff(sure, right, group, confidence, ratings):
         if tested.at_least < agree:
             return passed, tested
         passed = tested
@@ -338,64 +334,18 @@ def tradeoff(
     group: ArrayLike,
     confidence: float = CONFIDENCE,
     ratings: int | None = None,
-    shares: Floats | None = None,
 ) -> Iterator[SelectiveTest]:
     """Yield the agreement of the most confident calls for growing shares of the ratings; arguments as above."""
-    order, names = np.argsort(-sure, kind="stable"), np.unique(np.asarray(group).astype(str), return_inverse=True)[1]
+    order, names = np.argsort(-sure, kind="stable"), np.asarray(group).astype(str)
     repeats = len(sure) / (ratings or len(sure))
-    for share in np.arange(FIRST, 1.0 + STEP / 2, STEP) if shares is None else shares:
+    for share in np.arange(FIRST, 1.0 + STEP / 2, STEP):
         least = sure[order[max(int(np.ceil(share * len(sure) - 1e-9)), 1) - 1]]
         rows = np.flatnonzero(sure >= least)  # includes all ties
         bound = upper_bound(~right[rows], names[rows], confidence, len(rows) / repeats)
         yield SelectiveTest(
             float(least), len(rows) / len(sure), round(len(rows) / repeats), float(right[rows].mean()), 1.0 - bound,
-            len(np.unique(names[rows])),
+            len(set(names[rows])),
         )  # fmt: skip
-
-
-FINE_STEP, MOST_WRONG, LARGEST_START = 0.005, 2, 1 / 3
-"""Increase of the shares of `shares_to_test`, wrong calls that its first share allows, and size of that share."""
-
-
-def shares_to_test(groups: int, error: float, confidence: float = CONFIDENCE) -> Floats:
-    """Return the (S,) shares of the ratings that `fixed_sequence` tests to bound a small error from few ratings.
-
-    The first share is the smallest whose bound is within the error although k of its calls are wrong,
-
-        n_k = min {n: P(X ≤ k) ≤ 1 - confidence},   X ~ Binomial(n, error),
-
-    with the largest k of 0, 1, 2 for which n_k is at most a third of the ratings. With k = 0 one wrong call among the
-    surest ones often ends the test; a larger k cannot find small shares. The shares depend on the number of ratings
-    only, so the test stays valid.
-
-    Args:
-        groups: Number of ratings, or of groups of dependent ones.
-        error: Largest share of wrong calls, between 0 and 1.
-        confidence: Confidence of the bound.
-
-    Returns:
-        No shares if the bound of all ratings exceeds the error even if none is wrong.
-
-    >>> [round(float(shares_to_test(groups, 0.05)[0]), 3) for groups in (59, 300, 1000)]
-    [1.0, 0.317, 0.126]
-    >>> len(shares_to_test(58, 0.05))
-    0
-    """
-    sizes = np.arange(1.0, groups + 1)
-    firsts = []
-    for wrong in range(MOST_WRONG + 1):
-        worth = sizes
-        if wrong:  # the fewest that `upper_bound` counts for n groups with some wrong ones
-            t = scipy.special.stdtrit(np.maximum(sizes - 1, 1), confidence)
-            worth = (sizes - 1) * (normal_quantile(confidence) / t) ** 2
-        right = worth * (1 - wrong / sizes)
-        passes = (right > 0) & (scipy.special.betainc(worth - right + 1, np.maximum(right, 1e-9), error) >= confidence)
-        if passes.any():
-            firsts.append(int(np.argmax(passes)) + 1)
-    if not firsts:
-        return np.zeros(0)
-    first = max([size for size in firsts if size <= LARGEST_START * groups], default=firsts[0]) / groups
-    return np.append(np.arange(first, 1.0 - 1e-9, FINE_STEP), 1.0)
 
 
 def upper_bound(
@@ -410,10 +360,7 @@ def upper_bound(
     """
     rows, p = len(wrong), float(np.mean(wrong))
     n = max(rows if ratings is None else ratings, 2.0)
-    names = np.asarray(group)
-    _, place, size = np.unique(
-        names.astype(str) if names.dtype == object else names, return_inverse=True, return_counts=True
-    )
+    _, place, size = np.unique(np.asarray(group).astype(str), return_inverse=True, return_counts=True)
     groups = len(size)
     if p == 1.0 or groups < 2:
         return 1.0

@@ -2,7 +2,7 @@
 
 Rows are sorted by the judge's confidence: a column, the distance of its score from the threshold, or the agreement of
 its runs. The share is the widest one whose labeled rows have an error of at most the limit with 95% confidence
-(`accord.statistics.fixed_sequence`, as in `accord score --agree`).
+(`accord.statistics.widest_share`, the test of `accord score --agree` with other shares).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, count_of, one_line
-from accord.statistics import CONFIDENCE, fixed_sequence, share_interval, shares_to_test
+from accord.statistics import CONFIDENCE, share_interval, widest_share
 from accord.table_check.agreement import MIN_LABELS, table_point
 from accord.table_check.biases import SYSTEM
 from accord.table_check.means import Means
@@ -138,14 +138,13 @@ def share_to_automate(table: JudgedTable, error: float, means: Means) -> Automat
     rows = np.flatnonzero(table.is_labeled & np.isfinite(confidence))
     result = Automation(error, name, rule, len(rows))
     items = len(set(table.item[rows]))
-    shares = shares_to_test(items, error)
-    if not len(shares):
+    sure = confidence[rows]
+    passed, last = widest_share(sure, wrong[rows], table.item[rows], error)
+    if last is None:
         fewest = _fewest(error)
         return replace(
             result, reason=f"{count_of(items, 'labeled item')}; an error of {error:.3g} needs at least {fewest}"
         )
-    sure, right, item = confidence[rows], ~wrong[rows], table.item[rows]
-    passed, last = fixed_sequence(sure, right, item, 1 - error, shares=shares)
     tested = rows[sure >= (last if passed is None else passed).threshold]
     figure = share_interval(wrong[tested], table.item[tested])
     result = replace(result, error=figure, tested=len(tested))
