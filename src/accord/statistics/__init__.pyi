@@ -1,4 +1,4 @@
-from .agreement import AC1 as AC1, Floats as Floats, KAPPA as KAPPA, krippendorff_alpha as krippendorff_alpha
+from .agreement import AC1 as AC1, Floats as Floats, krippendorff_alpha as krippendorff_alpha
 from .agreement import LOWER_IS_BETTER as LOWER_IS_BETTER
 from .agreement import MeanStatistic as MeanStatistic, number as number, Paired as Paired, pearson as pearson
 from .agreement import range_names as range_names, smece as smece, Statistic as Statistic, STATISTICS as STATISTICS
@@ -35,6 +35,7 @@ from .intervals import reach as reach, SelectiveTest as SelectiveTest, spread_of
 from .intervals import upper_bound as upper_bound
 from .jackknife import jackknife as jackknife, jackknife_of as jackknife_of
 from .paired_comparisons import bradley_terry as bradley_terry, corrected_strengths as corrected_strengths
+from .paired_comparisons import KAPPA as KAPPA
 from .paired_comparisons import parts_apart as parts_apart, Preferences as Preferences
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, central as central

@@ -273,24 +273,6 @@ Unlike κ it is defined, and high, if both sides nearly always give the same opt
 """
 
 
-def _places_of_both(paired: Paired) -> Floats:
-    options = np.arange(len(paired.options))
-    first, second = paired.answer[:, None] == options, paired.decided[:, None] == options
-    return np.column_stack([paired.answer == paired.decided, first, second]).astype(float)
-
-
-def _plain_kappa(means: Floats) -> Floats:
-    observed, shares = means[..., 0], means[..., 1:]
-    half = shares.shape[-1] // 2
-    chance = (shares[..., :half] * shares[..., half:]).sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(chance < 1 - _TINY, (observed - chance) / (1 - chance), np.nan)
-
-
-KAPPA = MeanStatistic(_places_of_both, _plain_kappa)
-"""Cohen's κ (1960) of any number of options, each disagreement with the same weight."""
-
-
 def within(groups: NDArray[np.object_]) -> dict[str, WeightedStatistic]:
     """Return agreement inside groups of rows, which removes differences between annotators or between chat systems.
 

@@ -1,4 +1,4 @@
-"""Strengths of systems from pairwise preferences of a judge and of people (Bradley and Terry, 1952).
+"""Strengths of systems from pairwise preferences of a judge and of people (Bradley and Terry, 1952), and their κ.
 
 System i wins against j with probability σ(θ_i - θ_j); a tie is half a win. θ sums to 0, so a strength is the log-odds
 of a win against a system of mean strength. For preferences y_k (1, .5 or 0) of rows with the design vector x_k (1 for
@@ -24,6 +24,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accord.statistics.agreement import MeanStatistic, Paired
 from accord.statistics.intervals import CenteredPart, reach
 from accord.values import Estimate
 
@@ -143,3 +144,24 @@ def parts_apart(first: Sequence[int], second: Sequence[int], systems: int) -> in
     """Return the number of sets of systems that no chain of pairs connects; 1 if all can be compared."""
     pairs = scipy.sparse.coo_array((np.ones(len(first)), (first, second)), shape=(systems, systems))
     return int(scipy.sparse.csgraph.connected_components(pairs, directed=False)[0])
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+def _places_of_both(paired: Paired) -> Floats:
+    options = np.arange(len(paired.options))
+    first, second = paired.answer[:, None] == options, paired.decided[:, None] == options
+    return np.column_stack([paired.answer == paired.decided, first, second]).astype(float)
+
+
+def _plain_kappa(means: Floats) -> Floats:
+    observed, shares = means[..., 0], means[..., 1:]
+    half = shares.shape[-1] // 2
+    chance = (shares[..., :half] * shares[..., half:]).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(chance < 1 - SMALL, (observed - chance) / (1 - chance), np.nan)
+
+
+KAPPA = MeanStatistic(_places_of_both, _plain_kappa)
+"""Cohen's κ (1960) of any number of options, each disagreement with the same weight."""

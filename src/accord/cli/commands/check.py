@@ -24,7 +24,9 @@ def check(
         list[str] | None,
         typer.Option("--human", "--rater", help="Column with labels of people; repeat for several people."),
     ] = None,
-    system: Annotated[str | None, typer.Option("--system", help="Column that names the system of each row.")] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="Column that names the system of each row, or of one side of a pair.")
+    ] = None,
     item: Annotated[str | None, typer.Option("--item", help="Column that names the item of each row.")] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Column of slices to test for bias; repeatable.")
@@ -85,7 +87,8 @@ def check(
 ) -> None:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and missing labels.
 
-    Needs no project. Columns are recognized by their names and values; every choice is printed and has an option.
+    Needs no project. Columns are recognized by their names and values; every choice is printed and has an option. A
+    table with two responses per row and preferences is checked as pairs.
     """
     from accord.report import card_of_check, write_card, write_check
     from accord.table_check import check, check_at_least, check_share, write_rows
