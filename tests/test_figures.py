@@ -10,9 +10,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import kstwo
 
-from accord import Label, Target
+from accord import Label, Question, Scale, Score, Target, Unscored
+from accord.decisions import Selection
 from accord.decisions.costs import decode, least_cost, parse_costs
-from accord.evidence import Ratings
+from accord.evidence import Column, EvidenceTable, Ratings
+from accord.learning import HeldOutAnswers
 from accord.learning.calibration.bands import Bands, bands, groups_needed
 from accord.learning.calibration.levels import ScaleLevels
 from accord.learning.calibration.shifts import _likeliest, tilted
@@ -22,8 +24,10 @@ from accord.statistics.change_tests import BETS, HAZARD, change_test
 from accord.statistics.two_sample_test import TwoSampleResult, _permuted
 from accord.table_check.agreement import _noise_share, alpha_of, table_point
 from accord.table_check.automation import _fewest, _percent
+from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
-from accord.values import Estimate
+from accord.validation.estimation import _by_panel, method_widths
+from accord.values import Estimate, Signature, score_from
 
 FIVE, HALVES = np.arange(1.0, 6.0), np.array([[0.5, 0.0, 0.0, 0.0, 0.5]])  # mean 3, standard deviation 2
 
@@ -59,6 +63,37 @@ def two_items() -> object:
     found = alternative_annotator_test(labels, labels[:, 0], item, False)
     assert not isinstance(found, str)
     return list(found.rows), found.advantage.value, found.advantage.low, list(found.winning_rates)
+
+
+def panel_means() -> list[float]:
+    """Return the means over two annotators of three targets, of which one has a single score."""
+    targets = (Target("a"), Target("b"), Target("c"))
+    evidence = EvidenceTable(targets, (Column("x", "x"),), np.zeros((3, 1)), np.ones((3, 1), dtype=bool))
+    upper = {"one": (0.2, 0.4, 0.9), "two": (0.4, 0.8, None)}
+
+    def predict_each(_: EvidenceTable, names: list[str]) -> list[Score | Unscored]:
+        by = Signature.of("m")
+        return [
+            Unscored(target, name, "no evidence", by) if p is None else score_from(target, name, (0, 1), (1 - p, p), by)
+            for target, name, p in zip(targets, names, upper[names[0]], strict=True)
+        ]
+
+    panel = SimpleNamespace(annotators=["one", "two"], predict_each=predict_each)
+    return list(_by_panel(panel, evidence).values())
+
+
+def measured(passes: float) -> Selection | None:
+    """Return the calls of 80 held-out ratings of the upper option, which has this probability."""
+    shares = np.tile([1 - passes, passes], (80, 1))
+    answers = HeldOutAnswers(shares, shares, np.full(80, 1), np.arange(80), np.array([1.0, 2.0]), np.arange(80))
+    return Selection.measured(SimpleNamespace(held_out=answers))  # type: ignore[arg-type]
+
+
+def compared(**losses: float) -> Comparison:
+    """Return a comparison of evaluators with these log losses on ten ratings."""
+    rows = [SimpleNamespace(evaluator=name, n=10, values={"log_loss": loss}) for name, loss in losses.items()]
+    question = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2)))
+    return Comparison(question, unrated(2), (), rows, (), None, None, 5, 0)  # type: ignore[arg-type]
 
 
 def point(labels: list[float], options: list[float]) -> float:
@@ -132,6 +167,14 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: _rejected([0.02, 0.001, 0.027]).tolist(), [True, True, True]),
         (lambda: change_test(SLOW_RISE, np.arange(6), 1e-9).log_e, pytest.approx(log_e(SLOW_RISE, 6))),
         (lambda: [change_test(SLOW_RISE, np.arange(6), level).start for level in (1e-9, 0.97)], [1, 1]),
+        (panel_means, [pytest.approx(0.3), pytest.approx(0.6), pytest.approx(0.45)]),  # without a score: the mean of others
+        (lambda: method_widths([], []), {}),
+        (lambda: [(each.tested is None, each.leaves_open) for each in map(measured, (0.8, 0.3)) if each],
+         [(False, False), (True, False)]),
+        (lambda: compared(ridge=1.2, mixed=0.9, constant=1.0).worse_than_constant, {"ridge": (1.2, 1.0)}),
+        (lambda: compared(ridge=1.2, mixed=0.9).worse_than_constant, {}),
+        (lambda: compared(ridge=1.2).summary(), {"question": "main", "ratings": 0, "evaluators": 1, "best": "ridge"}),
+        (lambda: compared().summary()["best"], None),
         (lambda: [diagram_ends() == diagram_ends(seed) for seed in (0, 1)], [True, False]),
         # A point is 1 on 1 to 5, also between whole numbers; a tenth of a scale with many labels; else the typical step.
         (lambda: [point([1, 2, 2.5, 3, 5], [1, 5]), point(list(range(0, 100, 5)), [0, 100]), point([0, 1], [0, 1]),
