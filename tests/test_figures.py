@@ -18,12 +18,24 @@ from accord.learning import HeldOutAnswers
 from accord.learning.calibration.bands import Bands, bands, groups_needed
 from accord.learning.calibration.levels import ScaleLevels
 from accord.learning.calibration.shifts import _likeliest, tilted
-from accord.statistics import Clusters, Paired, alternative_annotator_test, diagrams
+from accord.statistics import (
+    CenteredPart,
+    Clusters,
+    LabeledSystem,
+    Paired,
+    alternative_annotator_test,
+    diagrams,
+    efficient_means,
+    p_value,
+    reach,
+)
 from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
 from accord.statistics.two_sample_test import TwoSampleResult, _permuted
 from accord.table_check.agreement import _noise_share, alpha_of, table_point
 from accord.table_check.automation import _fewest, _percent
+from accord.table_check.means import _bias, compare_systems
+from accord.table_check.pairs import _names
 from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
 from accord.validation.estimation import _by_panel, method_widths
@@ -56,7 +68,7 @@ def log_e(ranks: np.ndarray, days: int) -> float:
 
 
 def two_items() -> object:
-    """Three people, one of whom labeled only the second of two items."""
+    """Return the test of three people, the third of which labeled only one of two items."""
     labels = np.tile([[1.0], [0.0]], (30, 3))
     labels[:30, 2] = np.nan
     item = np.repeat(["a", "b"], 30).astype(object)
@@ -94,6 +106,18 @@ def compared(**losses: float) -> Comparison:
     rows = [SimpleNamespace(evaluator=name, n=10, values={"log_loss": loss}) for name, loss in losses.items()]
     question = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2)))
     return Comparison(question, unrated(2), (), rows, (), None, None, 5, 0)  # type: ignore[arg-type]
+
+
+def bias() -> tuple[Estimate, float, Estimate, float]:
+    """Return the bias of answers in ten rows, six of them labeled, and the same from the differences of the sums."""
+    said, answers = np.array([1.0, 2, 2, 3, 5, 4]), np.array([1.0, 3, 2, 4, 5, 5, 1, 2, 4, 5])
+    item = np.arange(10).astype(str).astype(object)
+    given = LabeledSystem("s", said, answers[:6], answers[6:], list(item[:6]), list(item[6:]))
+    [mean] = efficient_means([given], (1.0, 5.0), False)
+    parts = [CenteredPart((answers - 3.2) / 10, item.astype(str))]
+    parts += [CenteredPart(-part.adds, part.group) for part in mean.parts]
+    apart, half = 3.2 - mean.mean, reach(parts)
+    return *_bias(mean, answers, item, given), Estimate(apart, apart - half, apart + half), p_value(apart, parts)
 
 
 def point(labels: list[float], options: list[float]) -> float:
@@ -175,6 +199,10 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: compared(ridge=1.2, mixed=0.9).worse_than_constant, {}),
         (lambda: compared(ridge=1.2).summary(), {"question": "main", "ratings": 0, "evaluators": 1, "best": "ridge"}),
         (lambda: compared().summary()["best"], None),
+        (lambda: bias()[:2], bias()[2:]),
+        (lambda: compare_systems(SimpleNamespace(system=["a"], scale=SimpleNamespace(kind="nominal"))).reason,
+         "the values have no order, so systems have no means"),
+        (lambda: _names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
         (lambda: [diagram_ends() == diagram_ends(seed) for seed in (0, 1)], [True, False]),
         # A point is 1 on 1 to 5, also between whole numbers; a tenth of a scale with many labels; else the typical step.
         (lambda: [point([1, 2, 2.5, 3, 5], [1, 5]), point(list(range(0, 100, 5)), [0, 100]), point([0, 1], [0, 1]),
