@@ -35,7 +35,7 @@ from accord.statistics.two_sample_test import TwoSampleResult, _permuted
 from accord.table_check.agreement import _noise_share, alpha_of, table_point
 from accord.table_check.automation import _fewest, _percent
 from accord.table_check.means import _bias, compare_systems
-from accord.table_check.pairs import _names
+from accord.table_check.pairs import PairFigures, _names, _strengths
 from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
 from accord.validation.estimation import _by_panel, method_widths
@@ -120,6 +120,18 @@ def bias() -> tuple[Estimate, float, Estimate, float]:
     return *_bias(mean, answers, item, given), Estimate(apart, apart - half, apart + half), p_value(apart, parts)
 
 
+def pair_counts() -> list[tuple[str, int]]:
+    """Return the number of pairs of each version in seven labeled and three other pairs."""
+    versions = np.array([["a", "b"]] * 7 + [["b", "c"]] * 3, dtype=object)
+    label = np.array([1.0, 0, 1, 1, 0, 1, np.nan, 1, np.nan, np.nan])
+    table = SimpleNamespace(versions=versions, is_labeled=np.isfinite(label), is_judged=np.ones(10, dtype=bool),
+                            item=np.arange(10), mean_label=label, mean_score=np.tile([1.0, 0.0], 5))  # fmt: skip
+    rates = SimpleNamespace(reason="", systems=[SimpleNamespace(system=name) for name in "abc"])
+    found = _strengths(table, SimpleNamespace(reason=""), rates)  # type: ignore[arg-type]
+    assert not isinstance(found, str)
+    return sorted((each.version, each.pairs) for each in found)
+
+
 def point(labels: list[float], options: list[float]) -> float:
     """Return one point of a scale with these options and labels."""
     scale = SimpleNamespace(options=np.array(options))
@@ -163,7 +175,8 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: ScaleLevels.fit(unrated(10)).of.tolist(), list(range(10))),
         (lambda: ScaleLevels.fit(unrated(11)).of.tolist(), [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         (lambda: ScaleLevels.fit(unrated(11)).fine(np.full((1, 10), 0.1)).tolist(), [[0.05, 0.05, *[0.1] * 9]]),
-        (lambda: len(ScaleLevels.fit(unrated(11)).coarse(unrated(11)).options), 10),
+        (lambda: [len(ScaleLevels.fit(unrated(count)).coarse(unrated(count)).options) for count in (9, 10, 11)], [9, 10, 10]),
+        (lambda: (rated := unrated(10)) is ScaleLevels.fit(rated).coarse(rated), True),
         # e^(λ·y) with λ = log 2 doubles the weight of each next option: 1 : 2 : 4
         (lambda: tilted(np.arange(3.0), np.full((1, 3), 1 / 3), np.array([np.log(2)])).tolist(),
          [pytest.approx([1 / 7, 2 / 7, 4 / 7])]),
@@ -203,6 +216,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: compare_systems(SimpleNamespace(system=["a"], scale=SimpleNamespace(kind="nominal"))).reason,
          "the values have no order, so systems have no means"),
         (lambda: _names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
+        (pair_counts, [("a", 7), ("b", 10), ("c", 3)]),
+        (lambda: list(PairFigures(4, Estimate(), Estimate(), Estimate(), (0.1, 0.2), (), {"x": ""}).to_json()),
+         ["swapped", "same_position", "first_twice", "same_version", "ties", "strengths"]),
         (lambda: [diagram_ends() == diagram_ends(seed) for seed in (0, 1)], [True, False]),
         # A point is 1 on 1 to 5, also between whole numbers; a tenth of a scale with many labels; else the typical step.
         (lambda: [point([1, 2, 2.5, 3, 5], [1, 5]), point(list(range(0, 100, 5)), [0, 100]), point([0, 1], [0, 1]),
