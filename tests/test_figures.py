@@ -13,6 +13,7 @@ from scipy.stats import kstwo
 from accord import Label, Question, Scale, Score, Target, Unscored
 from accord.decisions import Selection
 from accord.decisions.costs import decode, least_cost, parse_costs
+from accord.decisions.recommendation import _better_for_known
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers
 from accord.learning.calibration.bands import Bands, bands, groups_needed
@@ -132,6 +133,19 @@ def pair_counts() -> list[tuple[str, int]]:
     return sorted((each.version, each.pairs) for each in found)
 
 
+def best_for_known(*names: str) -> tuple[str, float, float] | None:
+    """Return the best of evaluators that miss each of forty ratings by 1, .3 and .5 points, in this order."""
+    off = {"own": 1.0, "near": 0.3, "far": 0.5}
+    answer = np.arange(40) % 5
+
+    def evaluator(miss: float) -> list[SimpleNamespace]:
+        paired = Paired(FIVE, answer, np.zeros((40, 0)), FIVE[answer] + miss)
+        return [SimpleNamespace(scored=np.ones(40, dtype=bool), paired=lambda _: paired)]
+
+    rated = SimpleNamespace(group=np.arange(40).astype(str))
+    return _better_for_known("own", {name: evaluator(off[name]) for name in names}, rated)  # type: ignore[arg-type]
+
+
 def point(labels: list[float], options: list[float]) -> float:
     """Return one point of a scale with these options and labels."""
     scale = SimpleNamespace(options=np.array(options))
@@ -219,6 +233,8 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (pair_counts, [("a", 7), ("b", 10), ("c", 3)]),
         (lambda: list(PairFigures(4, Estimate(), Estimate(), Estimate(), (0.1, 0.2), (), {"x": ""}).to_json()),
          ["swapped", "same_position", "first_twice", "same_version", "ties", "strengths"]),
+        (lambda: [best_for_known(*names) for names in (("near", "own", "far"), ("own", "far", "near"), ("own",))],
+         [("near", pytest.approx(0.3), pytest.approx(1.0))] * 2 + [None]),
         (lambda: [diagram_ends() == diagram_ends(seed) for seed in (0, 1)], [True, False]),
         # A point is 1 on 1 to 5, also between whole numbers; a tenth of a scale with many labels; else the typical step.
         (lambda: [point([1, 2, 2.5, 3, 5], [1, 5]), point(list(range(0, 100, 5)), [0, 100]), point([0, 1], [0, 1]),
