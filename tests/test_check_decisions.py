@@ -380,3 +380,26 @@ def test_tables_of_other_scales_have_reasons_and_no_traceback() -> None:
     rng = np.random.default_rng(5)
     continuous = package.check([{"judge": rng.random() * 9, "human": rng.random() * 9} for _ in range(60)])
     assert continuous.confusion is None and continuous.disputed > 0 and "counts by label" not in str(continuous)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("values", [[1000, 1001], [10001, 10002, 10003], [2019, 2020, 2021, 2022]])
+def test_counts_name_large_values_with_all_digits(values: list[int]) -> None:
+    size = len(values)
+    found = package.check([{"judge": values[n % size], "human": values[n // 2 % size]} for n in range(40)])
+    assert found.confusion is not None and list(found.confusion.values) == list(map(str, values))
+    assert str(found.scale).startswith(f"{values[0]} ")
+
+
+@pytest.mark.attack
+def test_written_rows_keep_all_digits(tmp_path: Path) -> None:
+    rows = [{"judge": n * 1.0001 + 5000, "human": n * 3.33333 + 5000} for n in range(40)]
+    write_rows(package.check(rows), tmp_path / "rows.csv")
+    assert "5039.0039" in (tmp_path / "rows.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf")])
+def test_a_threshold_is_a_finite_number(threshold: float) -> None:
+    with pytest.raises(BadInput, match="a finite number"):
+        package.check([{"judge": n / 40, "human": n % 2} for n in range(40)], threshold=threshold)

@@ -80,6 +80,8 @@ def check(
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
+    if threshold is not None and not math.isfinite(threshold):
+        raise BadInput(f"threshold is {threshold}; it is a score of the judge, a finite number")
     check_error(error)
     needs = None if need is None else parse_need(need)
     options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length,
@@ -94,7 +96,7 @@ def check(
     orders = parse_orders(order)
     cells = read_cells(table, orders)
     of_pairs = pair_table(cells, given)
-    unused = {"yes": yes, "threshold": threshold, "length": length, "order": order}
+    unused = {"yes": yes, "threshold": threshold, "length": length, "order": order, "confidence": confidence}
     if of_pairs is not None and (names := [f"--{name} {value}" for name, value in unused.items() if value is not None]):
         raise BadInput(
             f"{cells.name} holds pairs with preferences, where {names[0]} has no meaning; leave the option out"

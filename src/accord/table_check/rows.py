@@ -131,7 +131,7 @@ def table_row(table: JudgedTable, place: int) -> dict[str, str | None]:
     answers = [value for value in table.answer[place] if not np.isnan(value)]
     labels = table.labels[place]
     known = [value for value in labels if not np.isnan(value)]
-    name = table.scale.name
+    name = table.scale.exact_name
     pairs = dict.fromkeys((label, answer) for label in known for answer in answers if label != answer)
     row: dict[str, str | None] = {ID: str(table.item[place])}
     if table.system is not None:

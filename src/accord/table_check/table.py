@@ -287,8 +287,11 @@ def _places(cells: Columns, rows: int, roles: TableRoles, notes: list[str]) -> t
     seen: set[tuple[Any, ...]] = set()
     place = np.zeros(rows, dtype=np.intp)
     for row in range(rows):
-        key = tuple(cells[column][row] for column in (roles.item, roles.system) if column is not None)
-        form = (*key, *(cells[column][row] for column in forms))
+        if cells[roles.item][row] is None:  # rows without an item have nothing in common
+            place[row] = keys.setdefault((row,), len(keys))
+            continue
+        key = tuple(str(cells[column][row]) for column in (roles.item, roles.system) if column is not None)
+        form = (*key, *(str(cells[column][row]) for column in forms))
         if form in seen:
             notes.append(
                 f"item {key[0]!r} has two rows of the same {' and '.join(forms)}, so rows are not joined by item; they "
