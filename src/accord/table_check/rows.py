@@ -50,7 +50,7 @@ class Confusion:
 def confusion_table(table: JudgedTable) -> Confusion | str:
     """Return the counts, or the reason why there are none."""
     if table.answer is None:
-        return "the judge answers on another scale; set a threshold with --threshold"
+        return table.no_answer
     if table.scale.kind == "continuous":
         return "the scale is continuous"
     pairs = judge_pairs(table, table.answer)
@@ -91,8 +91,7 @@ def differing_rows(table: JudgedTable) -> NDArray[np.intp]:
     """
     if table.answer is None:
         raise BadInput(
-            f"{table.name}: the judge answers on another scale than people, so no row can be called different. Set the "
-            "score from which its answer is the upper value: --threshold"
+            f"{table.name}: {table.no_answer}; without an answer on the scale of people no row can be called different"
         )
     least = table_point(table) if table.scale.kind == "continuous" else 0.0
     low, high = _ends_of_rows(table.labels)

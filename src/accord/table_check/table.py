@@ -92,6 +92,13 @@ class JudgedTable:
         return self.score if self.scale.has_same else None
 
     @property
+    def no_answer(self) -> str:
+        """Reason why the judge has no answers on the scale of the labels."""
+        if self.scale.is_two_valued:
+            return "the judge answers on another scale than people; set a threshold with --threshold"
+        return "the judge answers on another scale than people"
+
+    @property
     def labels_by(self) -> dict[str, int]:
         """Number of labels by person."""
         return {name: int((~np.isnan(self.labels[:, place])).sum()) for place, name in enumerate(self.people)}
