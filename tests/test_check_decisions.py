@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -380,3 +380,87 @@ def test_tables_of_other_scales_have_reasons_and_no_traceback() -> None:
     rng = np.random.default_rng(5)
     continuous = package.check([{"judge": rng.random() * 9, "human": rng.random() * 9} for _ in range(60)])
     assert continuous.confusion is None and continuous.disputed > 0 and "counts by label" not in str(continuous)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("values", [[1000, 1001], [10001, 10002, 10003], [2019, 2020, 2021, 2022]])
+def test_counts_name_large_values_with_all_digits(values: list[int]) -> None:
+    size = len(values)
+    found = package.check([{"judge": values[n % size], "human": values[n // 2 % size]} for n in range(40)])
+    assert found.confusion is not None and list(found.confusion.values) == list(map(str, values))
+    assert str(found.scale).startswith(f"{values[0]} ")
+
+
+@pytest.mark.attack
+def test_written_rows_keep_all_digits(tmp_path: Path) -> None:
+    rows = [{"judge": n * 30.0031 + 5000, "human": (n * 7 % 40) * 30.00717 + 5000} for n in range(40)]
+    write_rows(package.check(rows), tmp_path / "rows.csv")
+    assert "5030.0031" in (tmp_path / "rows.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.attack
+def test_perfect_agreement_is_not_called_too_few_labels() -> None:
+    found = package.check([{"judge": n * 1.0001 + 5000, "human": n * 3.33333 + 5000} for n in range(40)])
+    assert "without a disagreement its interval is unknown" in found.verdict
+    assert all("--threshold" not in reason for _, reason in found.missing), "a threshold makes two values"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf")])
+def test_a_threshold_is_a_finite_number(threshold: float) -> None:
+    with pytest.raises(BadInput, match="a finite number"):
+        package.check([{"judge": n / 40, "human": n % 2} for n in range(40)], threshold=threshold)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("judge", "human", "said"),
+    [
+        (lambda n: n % 2, lambda n: n // 2 % 2, "with the values of the labels"),
+        (lambda n: ("red", "blue")[n % 2], lambda n: ("red", "blue", "pink")[n % 3], "with the values of the labels"),
+        (lambda n: n % 5 + 1, lambda n: n // 2 % 5 + 1, "for several runs of the judge"),
+        (lambda n: n / 40, lambda n: n // 2 % 5 + 1, "turns scores into two values"),
+    ],
+)
+def test_a_threshold_that_sets_nothing_is_an_error(
+    judge: Callable[[int], Any], human: Callable[[int], Any], said: str
+) -> None:
+    rows = [{"judge": judge(n), "human": human(n)} for n in range(40)]
+    with pytest.raises(BadInput) as error:
+        package.check(rows, judge="judge", human="human", threshold=1)
+    assert said in str(error.value)
+
+
+@pytest.mark.attack
+def test_a_threshold_of_zero_is_stated(folder: Path) -> None:
+    table = to_csv([{"judge": (n - 20) / 10, "human": n % 2} for n in range(40)])
+    assert accord_json("check", table, "--threshold", "0")["scale"]["threshold"] == 0
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rows", "rows.csv", "--out", "check.pdf"], "check.pdf: a check is written as .html, .json or .md"),
+        (["--rows", "rows.csv", "--card", "card.json", "--labels-by", "zzz"], "allowed are people and models"),
+        (["--rows", "rows.csv", "--labels-by", "models"], "is for the agreement card"),
+        (["--out", "both.md", "--card", "both.json"], "both.md is another output"),
+        (["--rows", "rows.csv", "--card", "notes.json"], "notes.md exists and does not look like an earlier output"),
+        (["--need", "kappa=.6,kappa=.7"], "kappa has two requirements"),
+        (["--judge", "human_0", "--human", "human_0"], "--judge human_0: this column holds labels of people"),
+        (["--confidence", "human_0"], "--confidence human_0: this column holds labels of people"),
+        (["--group", "human_1"], "--group human_1: this column holds labels of people"),
+    ],
+)
+def test_a_refused_check_writes_and_replaces_nothing(options: list[str], said: str, split: Rows, folder: Path) -> None:
+    table = to_csv(split)
+    Path("notes.md").write_text("mine", encoding="utf-8")
+    assert said in refused("check", table, *options)
+    assert sorted(each.name for each in folder.iterdir()) == ["notes.md", table]
+    assert Path("notes.md").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_card_replaces_the_files_of_an_earlier_card(split: Rows, folder: Path) -> None:
+    table = to_csv(split)
+    for _ in range(2):
+        accord("check", table, "--card", "card.json")

@@ -205,3 +205,23 @@ def test_labels_chosen_row_by_row_within_items_are_random() -> None:
         "all", score[labeled], score[labeled], score[~labeled], list(item[labeled]), list(item[~labeled])
     )  # fmt: skip
     assert random_label_p(given) > 0.05
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"group": "topic"}, "has no column 'topic'"),
+        ({"confidence": "item"}, "--confidence item has no meaning"),
+        ({"judge": "model_a"}, "'model_a' is a side of the pairs"),
+        ({"item": "model_b"}, "'model_b' is a side of the pairs"),
+    ],
+)
+def test_options_that_pairs_lack_are_errors(options: dict[str, str], said: str) -> None:
+    rows = [
+        {"item": n, "model_a": "v1", "model_b": "v2", "judge_winner": "ab"[n % 2], "human_winner": "ab"[n // 2 % 2]}
+        for n in range(20)
+    ]
+    with pytest.raises(BadInput) as error:
+        package.check(rows, **options)
+    assert said in str(error.value)

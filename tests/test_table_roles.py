@@ -93,7 +93,7 @@ def test_names_of_those_who_rated_are_named_with_the_options() -> None:
     cells = {"judge_score": [1, 2, 3] * 8, "rating": [1, 3, 2] * 8, "teacher": ["kim j", "lee p", "max q"] * 8}
     assert list(table_roles(cells).unread) == ["teacher"]
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
-    assert any("--columns annotator=teacher" in note for note in accord.check(rows).notes)
+    assert any("rename it to annotator" in note for note in accord.check(rows).notes), "check has no --columns"
 
 
 def test_copies_are_reported_as_no_second_person() -> None:
@@ -120,3 +120,54 @@ def test_commands_read_one_file_alike(tmp_path: Path, monkeypatch: pytest.Monkey
     Path("accord.yaml").write_text("store: sqlite:///store.db\n", encoding="utf-8")
     done = accord_json("import", "table.csv")
     assert done["raters"] == {"expert": 40} and sum(done["judges"].values()) >= 40
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (["score"], "--human score --judge COLUMN. If a model did: --judge score --human COLUMN"),
+        (["judge", "score"], "--human score. If a model did: --judge score --human COLUMN"),
+        (["model score"], "--human 'model score' --judge COLUMN. If a model did: --judge 'model score' --human COLUMN"),
+        (["judge_1", "judge_2"], "--human judge_1 --judge judge_2. If a model did: --judge judge_1 --human judge_2"),
+    ],
+)
+def test_the_options_that_an_error_names_are_enough_for_a_check(columns: list[str], said: str) -> None:
+    rows = [
+        {"id": f"q{n}", **{name: (n * (place + 2)) % 5 + 1 for place, name in enumerate(columns)}} for n in range(30)
+    ]
+    with pytest.raises(BadInput, match="can hold ratings of people") as error:
+        accord.check(rows)
+    assert str(error.value).endswith(said)
+
+
+@pytest.mark.attack
+def test_lists_in_cells_are_named_as_lists() -> None:
+    rows = [{"id": [n], "annotator": "ann", "judge": [4, None], "rating": n % 5 + 1} for n in range(20)]
+    with pytest.raises(BadInput, match="'judge' holds lists, and a cell is one answer"):
+        accord.check(rows)
+    rows = [row | {"judge": row["rating"]} for row in rows]
+    assert accord.check(rows).labels_by == {"ann": 20}
+    with pytest.raises(BadInput, match="holds no confidence"):
+        accord.check(rows, confidence="id")
+
+
+@pytest.mark.attack
+def test_rows_without_an_item_are_not_joined() -> None:
+    rows = [{"id": None, "annotator": ("ann", "ben")[n % 2], "judge": n % 2, "label": n // 2 % 2} for n in range(2)]
+    rows += [{"id": n, "annotator": "ann", "judge": n % 2, "label": n // 2 % 2} for n in range(12)]
+    assert accord.check(rows).labeled == 14
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("people", [[1, 2, 3, 4, 5], [0, 1]])
+def test_words_without_an_order_beside_numbers_are_an_error(people: list[int]) -> None:
+    rows = [{"judge": f"{28 + n}%" if n < 2 else None, "human": people[n % len(people)]} for n in range(120)]
+    with pytest.raises(BadInput, match="form no scale"):
+        accord.check(rows)
+
+
+@pytest.mark.attack
+def test_two_letters_of_people_join_the_order_of_the_judges_letters() -> None:
+    rows = [{"judge": "ABCD"[n % 4], "human": ("A-", "D")[n % 2]} for n in range(24)]
+    assert accord.check(rows, human="human").scale.kind == "ordered"

@@ -37,11 +37,13 @@ class Output:
         is_earlier: Recognizes an earlier output of the command; None if the command itself decides.
         may_hold_project: Whether the output is a folder that holds a project of its own.
         card: File that marks the folder as an earlier output, for outputs that are folders.
+        beside: Endings of the files that the command writes next to the output, with its name.
     """
 
     is_earlier: Callable[[Path], bool] | None = None
     may_hold_project: bool = False
     card: str = ""
+    beside: tuple[str, ...] = ()
 
 
 def rows_with(*columns: str) -> Callable[[Path], bool]:
@@ -104,7 +106,8 @@ SYNTHETIC = Output(rows_with("id", "messages", "synthetic"))
 REPORT = Output(page_titled("Accord report"))
 ISSUES_PAGE = Output(page_titled("Accord: issues"))
 AGREEMENT_CARD = Output(
-    lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path)
+    lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path),
+    beside=(".md", ".svg"),
 )
 GATE_FILE = Output(lambda path: path.is_file() and "accord gate" in _beginning(path)[:4096])
 CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
@@ -204,11 +207,16 @@ def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force
         _check_folders(path, output)
         if not output.may_hold_project:
             _check_content(path, project)
-        check_output(
-            path, [*(() if output.may_hold_project else project), *files, *others], output.is_earlier, force,
-            _written(path, given),
-        )  # fmt: skip
+        protected = [*(() if output.may_hold_project else project), *files, *others]
+        check_output(path, protected, output.is_earlier, force, _written(path, given))
+        for ending in output.beside if path.suffix else ():
+            check_output(path.with_suffix(ending), protected, _beside(path, output), force, [])
         _check_in_inputs(path, inputs, output)
+
+
+def _beside(path: Path, output: Output) -> Callable[[Path], bool]:
+    """Return a recognizer of earlier files next to an output, which were written together with it."""
+    return lambda _: path.is_file() and output.is_earlier is not None and output.is_earlier(path)
 
 
 def _written(path: Path, given: Mapping[str, Any]) -> list[Path]:

@@ -59,6 +59,7 @@ from .tables.roles import judge_in as judge_in, JudgedAnswer as JudgedAnswer, ma
 from .tables.roles import NO_COLUMN as NO_COLUMN, question_in as question_in, ROLE_ROWS as ROLE_ROWS
 from .tables.roles import structure as structure, table_roles as table_roles, TableOptions as TableOptions
 from .tables.roles import TableRoles as TableRoles, unclear_text as unclear_text, unread_text as unread_text
+from .tables.roles import unclear_to_import as unclear_to_import
 from .tables.scales import ends_of as ends_of, has_scale as has_scale, has_scale_values as has_scale_values
 from .tables.scales import infer_scale as infer_scale, InferredScale as InferredScale, is_missing as is_missing
 from .tables.scales import (

@@ -101,7 +101,7 @@ def pair_roles(
         name: Name of the table, for errors.
 
     Raises:
-        BadInput: A named column does not exist, or `system` is not the column of a side.
+        BadInput: A named column does not exist, or is a side, or `system` is not the column of a side.
 
     >>> roles = pair_roles({"response_a": ["x"], "response_b": ["y"], "winner": ["a"], "judge_winner": ["tie"]})
     >>> roles.texts, roles.judges, roles.people
@@ -114,6 +114,8 @@ def pair_roles(
         return None
     versions = _named_versions(columns, system, versions, name)
     reasons = {column: "the two columns differ only in the side" for column in (*(texts or ()), *(versions or ()))}
+    if sides := [each for each in (*judges, *people, item) if each in reasons]:
+        raise BadInput(f"{name}: {sides[0]!r} is a side of the pairs; name a column with preferences, or the item")
     free = [each for each in columns if each not in reasons and each != item]
     preferred = [each for each in free if _holds_preferences(each, columns, versions, texts)]
     for each in (*judges, *people):

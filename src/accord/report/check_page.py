@@ -37,6 +37,12 @@ MAX_TEXT = 400
 """Characters of a text in a row."""
 
 
+def check_ending(path: Path) -> None:
+    """Raise `BadInput` for a file with an ending that `write_check` does not write."""
+    if path.suffix.lower() not in (".html", ".json", ".md"):
+        raise BadInput(f"{path}: a check is written as .html, .json or .md; name a file with one of these endings")
+
+
 def write_check(result: CheckResult, path: str | Path) -> Path:
     """Write a check as a self-contained HTML page, as Markdown, or as JSON, by the ending of the file.
 
@@ -44,16 +50,15 @@ def write_check(result: CheckResult, path: str | Path) -> Path:
         BadInput: The ending is another one.
     """
     path = Path(path)
+    check_ending(path)
     ending = path.suffix.lower()
     if ending == ".html":
         write_atomically(path, check_page(result), "xmlcharrefreplace")
     elif ending == ".md":
         write_atomically(path, check_markdown(result), "backslashreplace")
-    elif ending == ".json":
+    else:
         text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
         write_atomically(path, text, "backslashreplace")
-    else:
-        raise BadInput(f"{path}: a check is written as .html, .json or .md; name a file with one of these endings")
     return path
 
 

@@ -250,7 +250,7 @@ def _figure(name: str, pairs: Pairs, compute: Compute, table: JudgedTable) -> tu
     found = compute(pairs)
     if name in ("TPR", "TNR") and found.value is None:
         return Estimate(), f"no label is {table.scale.name(table.scale.ends[name == 'TPR'])}"
-    if found.low is None and found.value is not None and abs(found.value) == 1:
+    if found.low is None and found.value is not None and abs(found.value) > 1 - 1e-9:
         return found, "without a disagreement its interval is unknown"
     return found, ""
 

@@ -127,7 +127,7 @@ def share_to_automate(table: JudgedTable, error: float, means: Means) -> Automat
         means: Means of the table, which know whether its labeled rows are a random part.
     """
     if table.answer is None:
-        return "the judge answers on another scale; set a threshold with --threshold"
+        return table.no_answer
     found = judge_confidence(table)
     if isinstance(found, str):
         return found

@@ -6,6 +6,7 @@ question: here its columns are chosen, and every choice has a note.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -50,7 +51,7 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
     roles = table_roles(first, options, has_text)
     if rows > ROLE_ROWS and not (roles.people and (roles.judges or roles.models)):  # labels may come later
         roles = table_roles(columns, options, has_text)
-    _check_given(columns, options, roles, name)
+    check_given(columns, options, roles, name)
     judges, people, models = list(roles.judges), list(roles.people), list(roles.models)
     if roles.are_all_judged:
         raise BadInput(
@@ -63,7 +64,7 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
     if options.rated:
         people = [each for each in options.rated if each in columns]
     if roles.unclear and not ((judges or models) and people):
-        raise BadInput(unclear_text(name, roles.unclear, f"accord check {name}"))
+        raise BadInput(_unclear(name, roles.unclear, bool(judges or models), bool(people)))
     if not (judges or models):
         raise BadInput(f"{name}: {_no(columns, 'scores of a judge', '--judge')}")
     if not people:
@@ -74,17 +75,31 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
         people = _without_consensus(people, notes)
     if not options.judges:
         judges = _runs(judges, notes)
-    if unread := unread_text(roles.unread):
+    if unread := unread_text(roles.unread, "rename it to annotator"):
         notes.append(unread)
     people = people[:1] if roles.annotator is not None else people
     chosen = replace(
         roles, judges={each: roles.judges.get(each, "judge") for each in judges}, people=tuple(people),
         models=tuple(models[: max(len(options.judges), 1)] if not judges else ()), notes=tuple(notes),
     )  # fmt: skip
+    others = [("judge", each) for each in judges] + [("group", each) for each in options.groups]
+    others += [("item", options.item), ("system", options.system), ("length", options.length)]
+    for option, column in [*others, ("confidence", options.confidence)]:
+        if column in people:
+            raise BadInput(f"{name}: --{option} {column}: this column holds labels of people; name another column")
     return structure(columns, chosen, options)
 
 
-def _check_given(columns: Columns, options: TableOptions, roles: TableRoles, name: str) -> None:
+def _unclear(name: str, unclear: Sequence[str], has_judge: bool, has_people: bool) -> str:
+    """Return the error about columns of people or of a judge: with one unclear column, the other side is named, too."""
+    first, *others = map(shlex.quote, unclear)
+    other = others[0] if others else "COLUMN"
+    of_people = f"--human {first}" + ("" if has_judge else f" --judge {other}")
+    of_judge = f"--judge {first}" + ("" if has_people else f" --human {other}")
+    return unclear_text(name, unclear, of_people, of_judge)
+
+
+def check_given(columns: Columns, options: TableOptions, roles: TableRoles, name: str) -> None:
     """Raise `BadInput` for a named column that does not exist; a judge may be a value of the annotator column."""
     named = [*options.judges, *options.rated, *options.groups, options.item, options.system, options.length,
              options.confidence]  # fmt: skip
@@ -121,7 +136,8 @@ def _of_one_question(
     for other in both[1:]:
         judge = next(each for each in judges if question_in(each) == other)
         person = next(each for each in people if question_in(each) == other)
-        notes.append(f"not checked: {' '.join(other)}; check it with --judge {judge} --human {person}")
+        options_of_it = f"--judge {shlex.quote(judge)} --human {shlex.quote(person)}"
+        notes.append(f"not checked: {' '.join(other)}; check it with {options_of_it}")
     return kept, kept_people
 
 
@@ -131,7 +147,9 @@ def _without_consensus(people: Sequence[str], notes: list[str]) -> list[str]:
     if len(single) < 2 or len(single) == len(people):
         return list(people)
     left = [each for each in people if each not in single]
-    notes.append(f"left out: {', '.join(left)}, which sums up other columns; check it with --human {left[0]}")
+    notes.append(
+        f"left out: {', '.join(left)}, which sums up other columns; check it with --human {shlex.quote(left[0])}"
+    )
     return single
 
 

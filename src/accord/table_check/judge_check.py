@@ -80,6 +80,8 @@ def check(
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
+    if threshold is not None and not math.isfinite(threshold):
+        raise BadInput(f"threshold is {threshold}; it is a score of the judge, a finite number")
     check_error(error)
     needs = None if need is None else parse_need(need)
     options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length,
@@ -94,12 +96,14 @@ def check(
     orders = parse_orders(order)
     cells = read_cells(table, orders)
     of_pairs = pair_table(cells, given)
-    unused = {"yes": yes, "threshold": threshold, "length": length, "order": order}
+    unused = {"yes": yes, "threshold": threshold, "length": length, "order": order, "confidence": confidence}
     if of_pairs is not None and (names := [f"--{name} {value}" for name, value in unused.items() if value is not None]):
         raise BadInput(
             f"{cells.name} holds pairs with preferences, where {names[0]} has no meaning; leave the option out"
         )
     read = judged_table(cells, given, yes, threshold, orders) if of_pairs is None else of_pairs
+    if threshold is not None and read.scale.judge_threshold is None:
+        _check_threshold(read, threshold)
     means, biases, repeats = table_means(read, width), judge_biases(read), repeatability(read)
     biases = biases if of_pairs is None else of_pairs.named(biases)
     agreement = agreement_rows(read) if of_pairs is None else pair_agreement(of_pairs)
@@ -137,6 +141,20 @@ def check(
         disputed=0 if read.answer is None else len(differing_rows(read)), split=int(is_split(read).sum()), table=read,
         pairs=pairs,
     )  # fmt: skip
+
+
+def _check_threshold(table: JudgedTable, threshold: float) -> None:
+    """Raise `BadInput` for a threshold that no figure uses: it turns scores into two values, or counts their flips."""
+    kind = table.scale.kind
+    if kind in ("two-valued", "nominal"):
+        reason = "the judge answers with the values of the labels"
+    elif table.answer is None:
+        reason = f"the labels are {table.scale}, and a threshold turns scores into two values"
+    elif table.score.shape[1] < 2:
+        reason = "the judge answers on the scale of the labels, where a threshold is for several runs of the judge"
+    else:
+        return
+    raise BadInput(f"{table.name}: --threshold {threshold:g} sets nothing: {reason}. Leave the option out")
 
 
 def _reason(found: object) -> str:

@@ -30,6 +30,7 @@ from accord.statistics import (
 from accord.table_check.agreement import KAPPA as KAPPA_NAME
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, Pairs, alpha_of, judge_pairs, people_pairs
 from accord.table_check.biases import LENGTH, BiasRows
+from accord.table_check.columns import check_given
 from accord.table_check.means import MAX_SYSTEMS, Means, SystemRows, compare_systems
 from accord.table_check.scales import TableScale
 from accord.table_check.table import JudgedTable, ReadCells
@@ -123,6 +124,7 @@ def pair_table(cells: ReadCells, given: TableOptions) -> PairTable | None:
     if roles is None:
         return None
     _check_roles(columns, roles, name)
+    check_given(columns, replace(given, judges={}), TableRoles(), name)
     check_sides(columns, roles, name)
     notes = list(cells.notes)
     said = {each: preferences(columns, each, roles, name) for each in (*roles.judges, *roles.people)}

@@ -165,7 +165,7 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON values."""
-        means = asdict(self.means)
+        means, limit = asdict(self.means), self.scale.judge_threshold
         systems = [
             {**mean.to_json(), "judge_mean": judge}
             for mean, judge in zip(self.systems.systems, self.systems.judge_means, strict=True)
@@ -174,7 +174,7 @@ class CheckResult:
             "name": self.name, "rows": self.rows, "judged": self.judged, "labeled": self.labeled, "items": self.items,
             "columns": dict(self.columns),
             "scale": {"kind": self.scale.kind, "text": self.scale_text, "low": self.scale.ends[0],
-                      "high": self.scale.ends[1], "threshold": self.scale.judge_threshold or self.scale.threshold},
+                      "high": self.scale.ends[1], "threshold": self.scale.threshold if limit is None else limit},
             "supported": list(self.supported),
             "missing": [{"analysis": name, "reason": reason} for name, reason in self.missing],
             "verdict": self.verdict, "warnings": list(self.warnings), "notes": list(self.notes),

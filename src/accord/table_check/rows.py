@@ -50,7 +50,7 @@ class Confusion:
 def confusion_table(table: JudgedTable) -> Confusion | str:
     """Return the counts, or the reason why there are none."""
     if table.answer is None:
-        return "the judge answers on another scale; set a threshold with --threshold"
+        return table.no_answer
     if table.scale.kind == "continuous":
         return "the scale is continuous"
     pairs = judge_pairs(table, table.answer)
@@ -91,8 +91,7 @@ def differing_rows(table: JudgedTable) -> NDArray[np.intp]:
     """
     if table.answer is None:
         raise BadInput(
-            f"{table.name}: the judge answers on another scale than people, so no row can be called different. Set the "
-            "score from which its answer is the upper value: --threshold"
+            f"{table.name}: {table.no_answer}; without an answer on the scale of people no row can be called different"
         )
     least = table_point(table) if table.scale.kind == "continuous" else 0.0
     low, high = _ends_of_rows(table.labels)
@@ -131,7 +130,7 @@ def table_row(table: JudgedTable, place: int) -> dict[str, str | None]:
     answers = [value for value in table.answer[place] if not np.isnan(value)]
     labels = table.labels[place]
     known = [value for value in labels if not np.isnan(value)]
-    name = table.scale.name
+    name = table.scale.exact_name
     pairs = dict.fromkeys((label, answer) for label in known for answer in answers if label != answer)
     row: dict[str, str | None] = {ID: str(table.item[place])}
     if table.system is not None:

@@ -73,8 +73,12 @@ class TableScale:
         return self.kind == "two-valued"
 
     def name(self, value: float) -> str:
-        """Return the name of a value."""
-        return self.names.get(value) or f"{value:.3g}"
+        """Return the name of a value; a number between the options is rounded."""
+        return self.exact_name(value) if value in self.options else f"{value:.3g}"
+
+    def exact_name(self, value: float) -> str:
+        """Return the name of a value with all digits."""
+        return self.names.get(value) or f"{value:.15g}"
 
     def __str__(self) -> str:
         low, high = map(self.name, self.ends)
@@ -157,7 +161,7 @@ def table_scale(
     if labels is not None and labels.meanings and _share_parsed(other, parser := _parser(labels)) >= MIN_PARSED:
         return _scale_of(labels, True, threshold), parser, parser
     joint = _inferred(both)
-    if joint is not None and joint.scale.is_ordered and _is_one_scale(labels, answers):
+    if joint is not None and joint.scale.is_ordered and _is_one_scale(labels, answers, joint):
         parse = _parser(joint)
         return _scale_of(joint, True, threshold), parse, parse
     if labels is None and joint is not None and joint.scale.is_ordered:
@@ -233,10 +237,15 @@ def _share_parsed(observed: ObservedAnswers, parse: Parse) -> float:
     return parsed / max(observed.total, 1)
 
 
-def _is_one_scale(labels: InferredScale | None, answers: InferredScale | None) -> bool:
-    """Return True if numbers of both sides can be on one scale: their usual highest values are equal."""
+def _is_one_scale(labels: InferredScale | None, answers: InferredScale | None, joint: InferredScale) -> bool:
+    """Return True if both sides can be on one scale: words with an order, or numbers with equal usual highest values.
+
+    A side with few of the words, such as two letters, has no order of its own.
+    """
     if labels is None or answers is None:
         return True
+    if not (labels.scale.is_ordered and answers.scale.is_ordered):
+        return bool(joint.meanings)
     if labels.meanings or answers.meanings:
         return bool(labels.meanings) and bool(answers.meanings)
     own, other = _ends(labels.scale), _ends(answers.scale)

@@ -67,7 +67,7 @@ def parse_need(text: str) -> dict[str, float]:
     """Return the requirements of a text such as `tpr=.9,tnr=.8` by name.
 
     Raises:
-        BadInput: A name is unknown, or a value is not a number from -1 to 1.
+        BadInput: A name is unknown or occurs twice, or a value is not a number from -1 to 1.
 
     >>> parse_need("tpr=.9, tnr=.8")
     {'tpr': 0.9, 'tnr': 0.8}
@@ -86,6 +86,8 @@ def parse_need(text: str) -> dict[str, float]:
             least = math.nan
         if not -1 <= least <= 1:
             raise BadInput(f"--need {text}: {value!r} is not a number from -1 to 1; for example {name}=.6")
+        if name.casefold() in needs:
+            raise BadInput(f"--need {text}: {name} has two requirements; name one")
         needs[name.casefold()] = least
     return needs
 
@@ -231,7 +233,7 @@ def _statistic(table: JudgedTable, pairs: Pairs, group: NDArray[np.intp], groups
 def alternative_annotators(table: JudgedTable) -> AlternativeAnnotators | str:
     """Return the alternative annotator test of the judge, or the reason why it cannot run."""
     if table.answer is None or table.mean_answer is None:
-        return "the judge answers on another scale; set a threshold with --threshold"
+        return table.no_answer
     is_ordered = table.scale.kind in ("ordered", "continuous")
     answer = table.mean_answer if is_ordered else majority(table.answer)[0]
     return alternative_annotator_test(table.labels, answer, table.item, is_ordered)

@@ -92,6 +92,13 @@ class JudgedTable:
         return self.score if self.scale.has_same else None
 
     @property
+    def no_answer(self) -> str:
+        """Reason why the judge has no answers on the scale of the labels."""
+        if self.scale.is_two_valued:
+            return "the judge answers on another scale than people; set a threshold with --threshold"
+        return "the judge answers on another scale than people"
+
+    @property
     def labels_by(self) -> dict[str, int]:
         """Number of labels by person."""
         return {name: int((~np.isnan(self.labels[:, place])).sum()) for place, name in enumerate(self.people)}
@@ -287,8 +294,11 @@ def _places(cells: Columns, rows: int, roles: TableRoles, notes: list[str]) -> t
     seen: set[tuple[Any, ...]] = set()
     place = np.zeros(rows, dtype=np.intp)
     for row in range(rows):
-        key = tuple(cells[column][row] for column in (roles.item, roles.system) if column is not None)
-        form = (*key, *(cells[column][row] for column in forms))
+        if cells[roles.item][row] is None:  # rows without an item have nothing in common
+            place[row] = keys.setdefault((row,), len(keys))
+            continue
+        key = tuple(str(cells[column][row]) for column in (roles.item, roles.system) if column is not None)
+        form = (*key, *(str(cells[column][row]) for column in forms))
         if form in seen:
             notes.append(
                 f"item {key[0]!r} has two rows of the same {' and '.join(forms)}, so rows are not joined by item; they "

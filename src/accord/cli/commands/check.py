@@ -90,23 +90,28 @@ def check(
     Needs no project. Columns are recognized by their names and values; every choice is printed and has an option. A
     table with two responses per row and preferences is checked as pairs.
     """
-    from accord.report import card_of_check, write_card, write_check
+    from accord.report import card_of_check, check_ending, write_card, write_check
     from accord.table_check import check, check_at_least, check_share, write_rows
 
     if min_share is not None and not 0 < min_share <= 1:
         raise BadInput(f"--min-share {min_share:g}: the smallest share is above 0 and at most 1; for example .5")
+    if labels_by != "people" and card is None:
+        raise BadInput(f"--labels-by {labels_by} is for the agreement card; name it, too: --card FILE.json")
+    if out is not None:
+        check_ending(out)
     result = check(
         table, judge=judge, human=human, system=system, item=item, group=group, length=length, yes=yes,
         threshold=threshold, width=width, tuned=tuned, order=order, confidence=confidence, error=error, need=need,
     )  # fmt: skip
     gates = [] if at_least is None else [check_at_least(result, at_least)]
     gates += [] if min_share is None else [check_share(result, min_share)]
+    made = None if card is None else card_of_check(result, labels_by)
     files = [] if rows is None else [rows]
     if rows is not None:
         write_rows(result, rows)
     if out is not None:
         files.append(write_check(result, out))
-    files += [] if card is None else write_card(card_of_check(result, labels_by), card)
+    files += [] if card is None or made is None else write_card(made, card)
     passed, text = all(each for each, _ in gates), "; ".join(text for _, text in gates)
     if as_json:
         show({**result.to_json(), **({"gate": {"passed": passed, "text": text}} if gates else {})}, True, str)

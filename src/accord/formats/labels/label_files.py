@@ -35,7 +35,7 @@ from accord.formats.tables.roles import (
     is_model_name,
     may_be_answer,
     table_roles,
-    unclear_text,
+    unclear_to_import,
 )
 from accord.formats.tables.words import ALIASES, LABEL_COLUMNS
 from accord.values import Label, Question, Rubric, Target, check_label
@@ -151,7 +151,7 @@ def read_labels(
     if roles is None:
         roles = file_roles(path, columns, is_named=lambda name: True)
         if roles.unclear:
-            raise BadInput(unclear_text(str(path), roles.unclear))
+            raise BadInput(unclear_to_import(str(path), roles.unclear))
     source, wide = (
         locate(path),
         _WideTable(rubric, {question.id for question in rubric.questions}.union(questions), raters, roles),

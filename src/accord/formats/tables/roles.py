@@ -397,22 +397,26 @@ def cells_of(rows: Sequence[Fields]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def unclear_text(file: str, columns: Sequence[str], command: str | None = None) -> str:
-    """Return the error about columns that hold ratings of people or a model's answers, with both commands.
+def unclear_text(file: str, columns: Sequence[str], of_people: str, of_judge: str) -> str:
+    """Return the error about columns that hold ratings of people or a model's answers, with the command for each."""
+    names = "column" if len(columns) == 1 else "columns"
+    return (
+        f"{file}: {names} {', '.join(map(repr, columns))} can hold ratings of people or answers of a model, and "
+        f"nothing says which. If people gave them: {of_people}. If a model did: {of_judge}"
+    )
+
+
+def unclear_to_import(file: str, columns: Sequence[str], command: str | None = None) -> str:
+    """Return the error about columns that hold ratings of people or a model's answers in an import.
 
     `command` names the files; by default it imports this file.
     """
     command = f"accord import {shlex.quote(file)}" if command is None else command
-    listed = ", ".join(map(repr, columns))
     people, judge = (
         f"{command} {' '.join(f'{option} {shlex.quote(name)}' for name in columns)}"
         for option in ("--rater", "--judge")
     )
-    names = "column" if len(columns) == 1 else "columns"
-    return (
-        f"{file}: {names} {listed} can hold ratings of people or answers of a model, and nothing says which. If people "
-        f"gave them: {people}. If a model did: {judge}"
-    )
+    return unclear_text(file, columns, people, judge)
 
 
 def may_be_answer(column: str, value: Any) -> bool:
@@ -601,14 +605,17 @@ def _unread(cells: Columns, roles: TableRoles, names: str | None) -> Iterator[st
             yield name
 
 
-def unread_text(unread: Sequence[str]) -> str:
-    """Return the sentence about columns that are not read, with the options that read one; empty for none."""
+def unread_text(unread: Sequence[str], of_names: str = "") -> str:
+    """Return the sentence about columns that are not read, with the options that read one; empty for none.
+
+    `of_names` says how to read the names of those who rated; by default by the option of an import.
+    """
     if not unread:
         return ""
     name = shlex.quote(unread[0])
     return (
         f"not read: {', '.join(map(repr, unread))}. If {unread[0]!r} holds ratings of people: --rater {name}; if a "
-        f"judge's answers: --judge {name}; if the names of those who rated: --columns annotator={name}"
+        f"judge's answers: --judge {name}; if the names of those who rated: {of_names or f'--columns annotator={name}'}"
     )
 
 

@@ -226,7 +226,7 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 def number_of(value: Any) -> float | None:
     """Return the value as a number; `None` for a word, or a number that is no answer."""
-    number = number_in(value) if isinstance(value, str) else value
+    number = number_in(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
     return float(number) if number is not None and -LARGEST_ANSWER <= number <= LARGEST_ANSWER else None
 
 
@@ -383,6 +383,8 @@ def has_scale(cells: Sequence[Any]) -> bool:
 def no_scale(cells: Sequence[Any]) -> str:
     """Return the reason why the cells of a column are no answers, as a predicate."""
     observed = observed_answers(cells)
+    if not observed.total and any(isinstance(cell, list) for cell in cells):
+        return "holds lists, and a cell is one answer (write a column for each, such as judge_1 and judge_2)"
     if not observed.total:
         return "is empty"
     words = Counter({str(value): n for value, n in observed.values.items() if number_of(value) is None})

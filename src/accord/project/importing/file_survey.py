@@ -54,7 +54,7 @@ from accord.formats import (
     share_scale,
     sniff_rows,
     source_of,
-    unclear_text,
+    unclear_to_import,
     under_our_names,
     unread_text,
     words_of,
@@ -348,7 +348,7 @@ class _Surveyor:
         if unknown is not None:
             raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
         if unclear := self.result.unclear:
-            raise BadInput(unclear_text(next(iter(unclear.values())), list(unclear), command))
+            raise BadInput(unclear_to_import(next(iter(unclear.values())), list(unclear), command))
 
     def add(self, path: Source) -> None:
         """Read a file.

@@ -28,7 +28,7 @@ from accord.formats import (
     scores_error,
     sniff,
     tables_of,
-    unclear_text,
+    unclear_to_import,
 )
 from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, roles_of, survey_files
 from accord.project.importing.id_matching import with_matched_ids
@@ -229,7 +229,7 @@ def _check_roles(roles: Mapping[Source, TableRoles]) -> None:
     """Reject columns that hold ratings of people or a model's answers."""
     unclear = {name: path for path, found in roles.items() for name in found.unclear}
     if unclear:
-        raise BadInput(unclear_text(str(next(iter(unclear.values()))), list(unclear)))
+        raise BadInput(unclear_to_import(str(next(iter(unclear.values()))), list(unclear)))
 
 
 def _check_speakers(files: Mapping[Source, Mapping[str, str] | None], format: str, roles: Mapping[str, str]) -> None:
