@@ -147,7 +147,10 @@ def meets_need(
             f"{count_of(judged - labels, 'row')} with a score and no label",
             None if math.isinf(further) else math.ceil(further),
         )  # fmt: skip
-    return Sufficiency(MORE, f"label about {_rounded(further)} more: {found}", math.ceil(further))
+    so_far = "too low so far" if missed else "high enough so far"
+    return Sufficiency(
+        MORE, f"label about {_rounded(further)} more to be sure ({so_far}): {found}", math.ceil(further)
+    )  # fmt: skip
 
 
 def _row(name: str, agreement: Sequence[AgreementRow]) -> AgreementRow | None:
