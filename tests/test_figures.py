@@ -49,6 +49,14 @@ def unrated(options: int) -> Ratings:
     return Ratings([], np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0), np.arange(float(options)))
 
 
+def levels_of_ratings() -> tuple[list[int], list[float]]:
+    """Return the levels of twenty options with a rating each, and the shares inside them."""
+    value = np.arange(20.0)
+    labels = [Label(Target(f"c{place}"), "q", "p", float(place)) for place in range(20)]
+    levels = ScaleLevels.fit(Ratings(labels, np.arange(20), np.arange(20), value, value))
+    return levels.of.tolist(), levels.within.tolist()
+
+
 def tilts_of_two_groups() -> list[float]:
     """Return the tilts of two groups of 20 conversations, with 15 and with 5 ratings of the upper of two options."""
     value = np.repeat([1.0, 0.0, 1.0, 0.0], [15, 5, 5, 15])
@@ -190,6 +198,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: ScaleLevels.fit(unrated(11)).of.tolist(), [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         (lambda: ScaleLevels.fit(unrated(11)).fine(np.full((1, 10), 0.1)).tolist(), [[0.05, 0.05, *[0.1] * 9]]),
         (lambda: [len(ScaleLevels.fit(unrated(count)).coarse(unrated(count)).options) for count in (9, 10, 11)], [9, 10, 10]),
+        # Cuts at every tenth of the ratings, or the next option above it: 2, 4, ... 18.
+        (levels_of_ratings, ([0, 0, 0, *np.repeat(np.arange(1, 9), 2), 9],
+                             pytest.approx([1 / 3] * 3 + [1 / 2] * 16 + [1]))),
         (lambda: (rated := unrated(10)) is ScaleLevels.fit(rated).coarse(rated), True),
         # e^(λ·y) with λ = log 2 doubles the weight of each next option: 1 : 2 : 4
         (lambda: tilted(np.arange(3.0), np.full((1, 3), 1 / 3), np.array([np.log(2)])).tolist(),
