@@ -16,7 +16,7 @@ from accord.decisions.costs import decode, least_cost, parse_costs
 from accord.decisions.recommendation import _better_for_known
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers
-from accord.learning.calibration.bands import Bands, bands, groups_needed
+from accord.learning.calibration.bands import Bands, bands, groups_needed, new_annotator_factor
 from accord.learning.calibration.levels import ScaleLevels
 from accord.learning.calibration.shifts import _likeliest, tilted
 from accord.statistics import (
@@ -34,7 +34,7 @@ from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
 from accord.statistics.two_sample_test import TwoSampleResult, _permuted
 from accord.table_check.agreement import _noise_share, alpha_of, table_point
-from accord.table_check.automation import _fewest, _percent
+from accord.table_check.automation import Automation, SliceError, _fewest, _percent
 from accord.table_check.means import _bias, compare_systems
 from accord.table_check.pairs import PairFigures, _names, _strengths
 from accord.validation import Comparison
@@ -47,6 +47,26 @@ FIVE, HALVES = np.arange(1.0, 6.0), np.array([[0.5, 0.0, 0.0, 0.0, 0.5]])  # mea
 
 def unrated(options: int) -> Ratings:
     return Ratings([], np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0), np.arange(float(options)))
+
+
+def factor_of_annotators() -> list[float]:
+    """Return the ratio of the widths of bands for new and for known annotators, and its formula."""
+    value, who = np.tile([2.0, 4.0, 3.0, 5.0], 5), np.tile(np.array(["a", "b"], dtype=object), 10)
+    groups = [f"c{place // 2}" for place in range(20)]
+    labels = [Label(Target(group), "q", str(name), each) for group, name, each in zip(groups, who, value, strict=True)]
+    rated = Ratings(labels, np.arange(20) // 2, value.astype(np.intp) - 1, value, FIVE)
+    shares = np.full((20, 5), 0.2)  # mean 3, variance 2
+    found = Bands.fit(rated, (shares, shares), who, 0.9)
+    factor = new_annotator_factor((value - 3) / np.sqrt(2), who, groups, 0.9)
+    assert factor > 1.05
+    return [found.quantile_new / found.quantile / factor, found.quantile]
+
+
+def worst_slice(*errors: Estimate) -> str | None:
+    """Return the slice whose error lies above 5%."""
+    slices = [SliceError("by", str(place), 0.5, 20, error) for place, error in enumerate(errors)]
+    found = Automation(0.05, "confidence", "rule", 40, slices=slices).worst
+    return None if found is None else found.group
 
 
 def levels_of_ratings() -> tuple[list[int], list[float]]:
@@ -194,6 +214,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: Bands(np.inf, np.inf, 8, 5).describe()["band_quantile"], None),
         (lambda: [bands(FIVE, HALVES, q).tolist() for q in (1.0, 0.5, 0.4)], [[[1, 5]], [[2, 4]], [[3, 3]]]),
         (lambda: [groups_needed(coverage) for coverage in (0.5, 0.8, 0.85, 0.9, 0.95)], [1, 4, 6, 9, 19]),
+        (factor_of_annotators, pytest.approx([1, np.sqrt(2)])),
+        (lambda: [worst_slice(Estimate(0.2), Estimate(0.1, 0.04, 0.2), Estimate(0.1, 0.06, 0.2)),
+                  worst_slice(Estimate(0.2), Estimate(0.1, 0.05, 0.2))], ["2", None]),
         (lambda: ScaleLevels.fit(unrated(10)).of.tolist(), list(range(10))),
         (lambda: ScaleLevels.fit(unrated(11)).of.tolist(), [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         (lambda: ScaleLevels.fit(unrated(11)).fine(np.full((1, 10), 0.1)).tolist(), [[0.05, 0.05, *[0.1] * 9]]),
