@@ -14,11 +14,12 @@ from accord import Label, Question, Scale, Score, Target, Unscored
 from accord.decisions import Selection
 from accord.decisions.costs import decode, least_cost, parse_costs
 from accord.decisions.recommendation import _better_for_known
+from accord.edges import UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers
 from accord.learning.calibration.bands import Bands, bands, groups_needed, new_annotator_factor
 from accord.learning.calibration.levels import ScaleLevels
-from accord.learning.calibration.shifts import _likeliest, tilted
+from accord.learning.calibration.shifts import GroupShifts, _likeliest, tilted
 from accord.statistics import (
     CenteredPart,
     Clusters,
@@ -32,11 +33,12 @@ from accord.statistics import (
 )
 from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
+from accord.statistics.scale_intervals import clustered_quantile
 from accord.statistics.two_sample_test import TwoSampleResult, _permuted
-from accord.table_check.agreement import _noise_share, alpha_of, table_point
+from accord.table_check.agreement import Pairs, _noise_share, alpha_of, table_point
 from accord.table_check.automation import Automation, SliceError, _fewest, _percent
 from accord.table_check.means import _bias, compare_systems
-from accord.table_check.pairs import PairFigures, _names, _strengths
+from accord.table_check.pairs import PairFigures, _figure, _names, _strengths
 from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
 from accord.validation.estimation import _by_panel, method_widths
@@ -202,6 +204,25 @@ def diagram_ends(*seed: int) -> list[float]:
     return [*first.low, *first.high, first.error.low, first.error.high]
 
 
+def refusal_of_a_name() -> str:
+    with pytest.raises(UnknownName) as caught:
+        compared(ridge=1.2)["mixed"]
+    return str(caught.value)
+
+
+def advantage_of_a_judge() -> object:
+    """Return the advantage of a judge who is right in 30 of 40 rows, in which three people agree."""
+    truth = np.arange(40) % 2
+    answer = np.where(np.arange(40) < 30, truth, 1 - truth).astype(float)
+    found = alternative_annotator_test(np.repeat(truth[:, None], 3, axis=1).astype(float), answer, np.arange(40), False)
+    assert not isinstance(found, str)
+    return found.advantage.value, found.advantage.low, found.advantage.high
+
+
+GROUPED = GroupShifts({"judge-version": {"v1": 0.1}, "system": {"a": 0.2, "b": 0.0}, "team": {"c": 0.0}},
+                      {"system": (0.5, 0.1), "team": (0.3, 0.3)})  # fmt: skip
+"""Tilts by two entries of the metadata, of which one shifts nothing."""
+HALF = clustered_quantile(120, 39) * np.sqrt(0.75 * 0.25 / 39)
 TILT = brentq(lambda tilt: 15 - 20 / (1 + np.exp(-tilt)) - tilt / 0.8, 0, 2)
 SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
 
@@ -247,6 +268,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         # One synthetic row of three does not make a group synthetic, so there is nothing to exchange.
         (lambda: (_permuted(np.arange(6) == 0, Clusters(["a"] * 3 + ["b"] * 3), 0) == (np.arange(6) == 0)).all(), True),
         (two_items, ([60, 60, 30], 1.0, None, [0.2, 0.15, 0.1])),
+        (advantage_of_a_judge, pytest.approx((0.75, 0.75 - HALF, 0.75 + HALF))),
+        (lambda: (GROUPED.metadata_names, [line[:27] for line in GROUPED.lines()]),
+         (("system",), ["Scores are shifted by syste"])),
         # Benjamini and Yekutieli: k·.05 / (3·(1 + 1/2 + 1/3)) is .0091, .0182, .0273.
         (lambda: _rejected([0.02, 0.009, 0.03]).tolist(), [False, True, False]),
         (lambda: _rejected([0.02, 0.001, 0.027]).tolist(), [True, True, True]),
@@ -260,10 +284,15 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: compared(ridge=1.2, mixed=0.9).worse_than_constant, {}),
         (lambda: compared(ridge=1.2).summary(), {"question": "main", "ratings": 0, "evaluators": 1, "best": "ridge"}),
         (lambda: compared().summary()["best"], None),
+        (lambda: [compared().to_json()[name] for name in ("question", "ratings", "repeats", "folds")], ["main", 0, 1, 5]),
         (lambda: bias()[:2], bias()[2:]),
         (lambda: compare_systems(SimpleNamespace(system=["a"], scale=SimpleNamespace(kind="nominal"))).reason,
          "the values have no order, so systems have no means"),
         (lambda: _names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
+        (lambda: "'mixed'" in refusal_of_a_name(), True),
+        (lambda: compared(ridge=1.2, mixed=1.1)["mixed"].values, {"log_loss": 1.1}),
+        (lambda: _figure("Cohen's κ", Pairs(np.zeros(12), np.ones(12), np.arange(12).astype(object))),
+         (Estimate(), "all 12 preferences of people are B, and all of the judge are equal")),
         (pair_counts, [("a", 7), ("b", 10), ("c", 3)]),
         (lambda: list(PairFigures(4, Estimate(), Estimate(), Estimate(), (0.1, 0.2), (), {"x": ""}).to_json()),
          ["swapped", "same_position", "first_twice", "same_version", "ties", "strengths"]),
