@@ -14,11 +14,12 @@ from accord import Label, Question, Scale, Score, Target, Unscored
 from accord.decisions import Selection
 from accord.decisions.costs import decode, least_cost, parse_costs
 from accord.decisions.recommendation import _better_for_known
+from accord.edges import UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers
-from accord.learning.calibration.bands import Bands, bands, groups_needed
+from accord.learning.calibration.bands import Bands, bands, groups_needed, new_annotator_factor
 from accord.learning.calibration.levels import ScaleLevels
-from accord.learning.calibration.shifts import _likeliest, tilted
+from accord.learning.calibration.shifts import GroupShifts, _likeliest, tilted
 from accord.statistics import (
     CenteredPart,
     Clusters,
@@ -32,11 +33,12 @@ from accord.statistics import (
 )
 from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
+from accord.statistics.scale_intervals import clustered_quantile
 from accord.statistics.two_sample_test import TwoSampleResult, _permuted
-from accord.table_check.agreement import _noise_share, alpha_of, table_point
-from accord.table_check.automation import _fewest, _percent
+from accord.table_check.agreement import Pairs, _noise_share, alpha_of, table_point
+from accord.table_check.automation import Automation, SliceError, _fewest, _percent
 from accord.table_check.means import _bias, compare_systems
-from accord.table_check.pairs import PairFigures, _names, _strengths
+from accord.table_check.pairs import PairFigures, _figure, _names, _strengths
 from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
 from accord.validation.estimation import _by_panel, method_widths
@@ -47,6 +49,34 @@ FIVE, HALVES = np.arange(1.0, 6.0), np.array([[0.5, 0.0, 0.0, 0.0, 0.5]])  # mea
 
 def unrated(options: int) -> Ratings:
     return Ratings([], np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0), np.arange(float(options)))
+
+
+def factor_of_annotators() -> list[float]:
+    """Return the ratio of the widths of bands for new and for known annotators, and its formula."""
+    value, who = np.tile([2.0, 4.0, 3.0, 5.0], 5), np.tile(np.array(["a", "b"], dtype=object), 10)
+    groups = [f"c{place // 2}" for place in range(20)]
+    labels = [Label(Target(group), "q", str(name), each) for group, name, each in zip(groups, who, value, strict=True)]
+    rated = Ratings(labels, np.arange(20) // 2, value.astype(np.intp) - 1, value, FIVE)
+    shares = np.full((20, 5), 0.2)  # mean 3, variance 2
+    found = Bands.fit(rated, (shares, shares), who, 0.9)
+    factor = new_annotator_factor((value - 3) / np.sqrt(2), who, groups, 0.9)
+    assert factor > 1.05
+    return [found.quantile_new / found.quantile / factor, found.quantile]
+
+
+def worst_slice(*errors: Estimate) -> str | None:
+    """Return the slice whose error lies above 5%."""
+    slices = [SliceError("by", str(place), 0.5, 20, error) for place, error in enumerate(errors)]
+    found = Automation(0.05, "confidence", "rule", 40, slices=slices).worst
+    return None if found is None else found.group
+
+
+def levels_of_ratings() -> tuple[list[int], list[float]]:
+    """Return the levels of twenty options with a rating each, and the shares inside them."""
+    value = np.arange(20.0)
+    labels = [Label(Target(f"c{place}"), "q", "p", float(place)) for place in range(20)]
+    levels = ScaleLevels.fit(Ratings(labels, np.arange(20), np.arange(20), value, value))
+    return levels.of.tolist(), levels.within.tolist()
 
 
 def tilts_of_two_groups() -> list[float]:
@@ -174,6 +204,25 @@ def diagram_ends(*seed: int) -> list[float]:
     return [*first.low, *first.high, first.error.low, first.error.high]
 
 
+def refusal_of_a_name() -> str:
+    with pytest.raises(UnknownName) as caught:
+        compared(ridge=1.2)["mixed"]
+    return str(caught.value)
+
+
+def advantage_of_a_judge() -> object:
+    """Return the advantage of a judge who is right in 30 of 40 rows, in which three people agree."""
+    truth = np.arange(40) % 2
+    answer = np.where(np.arange(40) < 30, truth, 1 - truth).astype(float)
+    found = alternative_annotator_test(np.repeat(truth[:, None], 3, axis=1).astype(float), answer, np.arange(40), False)
+    assert not isinstance(found, str)
+    return found.advantage.value, found.advantage.low, found.advantage.high
+
+
+GROUPED = GroupShifts({"judge-version": {"v1": 0.1}, "system": {"a": 0.2, "b": 0.0}, "team": {"c": 0.0}},
+                      {"system": (0.5, 0.1), "team": (0.3, 0.3)})  # fmt: skip
+"""Tilts by two entries of the metadata, of which one shifts nothing."""
+HALF = clustered_quantile(120, 39) * np.sqrt(0.75 * 0.25 / 39)
 TILT = brentq(lambda tilt: 15 - 20 / (1 + np.exp(-tilt)) - tilt / 0.8, 0, 2)
 SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
 
@@ -186,10 +235,16 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: Bands(np.inf, np.inf, 8, 5).describe()["band_quantile"], None),
         (lambda: [bands(FIVE, HALVES, q).tolist() for q in (1.0, 0.5, 0.4)], [[[1, 5]], [[2, 4]], [[3, 3]]]),
         (lambda: [groups_needed(coverage) for coverage in (0.5, 0.8, 0.85, 0.9, 0.95)], [1, 4, 6, 9, 19]),
+        (factor_of_annotators, pytest.approx([1, np.sqrt(2)])),
+        (lambda: [worst_slice(Estimate(0.2), Estimate(0.1, 0.04, 0.2), Estimate(0.1, 0.06, 0.2)),
+                  worst_slice(Estimate(0.2), Estimate(0.1, 0.05, 0.2))], ["2", None]),
         (lambda: ScaleLevels.fit(unrated(10)).of.tolist(), list(range(10))),
         (lambda: ScaleLevels.fit(unrated(11)).of.tolist(), [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         (lambda: ScaleLevels.fit(unrated(11)).fine(np.full((1, 10), 0.1)).tolist(), [[0.05, 0.05, *[0.1] * 9]]),
         (lambda: [len(ScaleLevels.fit(unrated(count)).coarse(unrated(count)).options) for count in (9, 10, 11)], [9, 10, 10]),
+        # Cuts at every tenth of the ratings, or the next option above it: 2, 4, ... 18.
+        (levels_of_ratings, ([0, 0, 0, *np.repeat(np.arange(1, 9), 2), 9],
+                             pytest.approx([1 / 3] * 3 + [1 / 2] * 16 + [1]))),
         (lambda: (rated := unrated(10)) is ScaleLevels.fit(rated).coarse(rated), True),
         # e^(λ·y) with λ = log 2 doubles the weight of each next option: 1 : 2 : 4
         (lambda: tilted(np.arange(3.0), np.full((1, 3), 1 / 3), np.array([np.log(2)])).tolist(),
@@ -213,6 +268,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         # One synthetic row of three does not make a group synthetic, so there is nothing to exchange.
         (lambda: (_permuted(np.arange(6) == 0, Clusters(["a"] * 3 + ["b"] * 3), 0) == (np.arange(6) == 0)).all(), True),
         (two_items, ([60, 60, 30], 1.0, None, [0.2, 0.15, 0.1])),
+        (advantage_of_a_judge, pytest.approx((0.75, 0.75 - HALF, 0.75 + HALF))),
+        (lambda: (GROUPED.metadata_names, [line[:27] for line in GROUPED.lines()]),
+         (("system",), ["Scores are shifted by syste"])),
         # Benjamini and Yekutieli: k·.05 / (3·(1 + 1/2 + 1/3)) is .0091, .0182, .0273.
         (lambda: _rejected([0.02, 0.009, 0.03]).tolist(), [False, True, False]),
         (lambda: _rejected([0.02, 0.001, 0.027]).tolist(), [True, True, True]),
@@ -226,10 +284,15 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: compared(ridge=1.2, mixed=0.9).worse_than_constant, {}),
         (lambda: compared(ridge=1.2).summary(), {"question": "main", "ratings": 0, "evaluators": 1, "best": "ridge"}),
         (lambda: compared().summary()["best"], None),
+        (lambda: [compared().to_json()[name] for name in ("question", "ratings", "repeats", "folds")], ["main", 0, 1, 5]),
         (lambda: bias()[:2], bias()[2:]),
         (lambda: compare_systems(SimpleNamespace(system=["a"], scale=SimpleNamespace(kind="nominal"))).reason,
          "the values have no order, so systems have no means"),
         (lambda: _names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
+        (lambda: "'mixed'" in refusal_of_a_name(), True),
+        (lambda: compared(ridge=1.2, mixed=1.1)["mixed"].values, {"log_loss": 1.1}),
+        (lambda: _figure("Cohen's κ", Pairs(np.zeros(12), np.ones(12), np.arange(12).astype(object))),
+         (Estimate(), "all 12 preferences of people are B, and all of the judge are equal")),
         (pair_counts, [("a", 7), ("b", 10), ("c", 3)]),
         (lambda: list(PairFigures(4, Estimate(), Estimate(), Estimate(), (0.1, 0.2), (), {"x": ""}).to_json()),
          ["swapped", "same_position", "first_twice", "same_version", "ties", "strengths"]),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm, t, ttest_1samp
+from scipy.stats import norm, t, ttest_1samp, ttest_ind
 
 from accord.statistics import (
     MIN_CLUSTERS,
@@ -28,10 +28,11 @@ from accord.statistics import (
     reach,
     slope,
 )
+from accord.statistics.agreement import ranges
 from accord.statistics.chance_corrected import fleiss_kappa, mean_kappa, no_fleiss, two_valued_alpha
 from accord.statistics.corrected_means import estimate_system, missing_interval
 from accord.statistics.efficient_means import on_scale
-from accord.statistics.group_bias import adjusted_difference, group_biases, known_groups
+from accord.statistics.group_bias import adjusted_difference, bias_difference, bias_slope, group_biases, known_groups
 from accord.statistics.jackknife import jackknife_of
 from accord.statistics.label_plans import DifferencePlan, difference_plan, labels_for
 from accord.statistics.resampling import mean_over
@@ -166,6 +167,19 @@ def _shuffled(names: str) -> list[str]:
     return found
 
 
+def _bias_of_first(first: np.ndarray, second: np.ndarray) -> tuple[float | None, ...]:
+    error = np.concatenate([first, second])
+    names, known = np.arange(len(error)).astype(str), np.ones(len(error), dtype=bool)
+    found, p = bias_difference(error, names, known, np.arange(len(error)) < len(first))
+    return found.value, found.low, found.high, p
+
+
+def _welch(first: list[float], second: list[float]) -> object:
+    """Return the difference of two means with Welch's interval and p."""
+    test = ttest_ind(first, second, equal_var=False)
+    return pytest.approx((np.mean(first) - np.mean(second), *test.confidence_interval(), test.pvalue))
+
+
 def _plan(asked: float) -> DifferencePlan:
     first, second = (
         estimate_systems([LabeledSystem(name, said, said * 0, np.zeros(0))])[0]
@@ -210,6 +224,13 @@ def _plan(asked: float) -> DifferencePlan:
          pytest.approx((3.0, 2.0))),
         (lambda: group_biases(np.repeat([0.5, -0.25], 10), np.arange(20).astype(object), ["a"] * 10 + ["b"] * 10)["b"][0],
          pytest.approx(-0.75)),
+        (lambda: _bias_of_first(np.array([1.0, 3, 4, 8]), np.array([2.0, 2.5, 3, 1, 0])), _welch([1, 3, 4, 8], [2, 2.5, 3, 1, 0])),
+        # The last row holds 11/12 of the spread of its x, so it alone would decide the slope.
+        (lambda: bias_slope(LINE.repeat(2), np.arange(12).astype(object), np.arange(12) // 11), None),
+        (lambda: bias_slope(2 * np.arange(12.0), np.arange(12).astype(object), np.arange(12.0))[0].value, pytest.approx(2.0)),
+        # Ten options are their own ranges; of 0 to 10 the first four pairs and the last three options are ranges.
+        (lambda: [ranges(np.arange(count)).tolist() for count in (10.0, 11.0)],
+         [list(range(10)), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]]),
         (lambda: fold_of("gfedcba"), {name: place % 5 for place, name in enumerate(_shuffled("abcdefg"))}),
         (lambda: {split.test for split in grouped_folds(["x", "y", "x"])}, {frozenset("x"), frozenset("y")}),
     ],
