@@ -144,7 +144,7 @@ def test_the_options_that_an_error_names_are_enough_for_a_check(columns: list[st
 @pytest.mark.attack
 def test_lists_in_cells_are_named_as_lists() -> None:
     rows = [{"id": [n], "annotator": "ann", "judge": [4, None], "rating": n % 5 + 1} for n in range(20)]
-    with pytest.raises(BadInput, match="'judge' holds lists, and a cell is one answer"):
+    with pytest.raises(BadInput, match="the scores of the judge are in lists"):
         accord.check(rows)
     rows = [row | {"judge": row["rating"]} for row in rows]
     assert accord.check(rows).labels_by == {"ann": 20}
@@ -171,3 +171,29 @@ def test_words_without_an_order_beside_numbers_are_an_error(people: list[int]) -
 def test_two_letters_of_people_join_the_order_of_the_judges_letters() -> None:
     rows = [{"judge": "ABCD"[n % 4], "human": ("A-", "D")[n % 2]} for n in range(24)]
     assert accord.check(rows, human="human").scale.kind == "ordered"
+
+
+@pytest.mark.attack
+def test_a_column_without_a_name_holds_nothing() -> None:
+    rows = [{"": n, "conversation_id": f"c{n}", "judge": n % 3 + 1, "human": n % 4 + 1} for n in range(30)]
+    conversations = [{"": n % 5, "id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}."} for n in range(30)]
+    survey = survey_files([conversations, rows])  # the first column of a data frame as CSV is its index
+    assert survey.judges == {"judge": 30} and survey.people == {"human": 30}
+    assert list(accord.check(rows).columns.values())[:2] == ["judge", "human"]
+
+
+@pytest.mark.attack
+def test_blank_cells_are_no_ratings_and_lists_may_have_gaps() -> None:
+    rows = [
+        {"id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}.", "human": (" ", "pass", "fail")[n % 3],
+         "judge": [1, None, 0]}
+        for n in range(30)
+    ]  # fmt: skip
+    rubric = load_rubric("llm-rubric")
+    survey = survey_files([rows])
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        done = import_files(project.store, rubric, [rows], options=survey_options(survey, rubric))
+        assert sorted({str(label.value) for label in project.store.labels()}) == ["fail", "pass"]
+    assert sum(survey.people.values()) == 20 and survey.judges.total() == done.judged.judges.total() == 60
+    with pytest.raises(BadInput, match="the scores of the judge are in lists"):
+        accord.check(rows)

@@ -499,8 +499,13 @@ def _models(values: Sequence[Any], options: TableOptions) -> tuple[str, ...]:
 def holds_answers(values: Sequence[Any]) -> bool:
     """Return True if the filled cells of a column can be answers: values of a scale, or lists of numbers."""
     if any(isinstance(value, list) for value in values):
-        return all(isinstance(value, list) and all(map(is_number, value)) for value in values)
+        return all(isinstance(value, list) and _are_numbers(value) for value in values)
     return has_scale(values) and not any(isinstance(value, str) and is_model_name(value) for value in values)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return True if the entries of a list are numbers, apart from missing ones."""
+    return all(is_number(value) for value in values if value is not None)
 
 
 def _may_hold_answers(name: str, values: Sequence[Any]) -> bool:
