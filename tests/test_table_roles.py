@@ -180,6 +180,10 @@ def test_a_column_without_a_name_holds_nothing() -> None:
     survey = survey_files([conversations, rows])  # the first column of a data frame as CSV is its index
     assert survey.judges == {"judge": 30} and survey.people == {"human": 30}
     assert list(accord.check(rows).columns.values())[:2] == ["judge", "human"]
+    rows = [{"id": f"c{n}", "judge": n % 3, "": n % 2 if n < 9 else None} for n in range(30)]
+    assert survey_files([rows]).people == {}
+    with pytest.raises(BadInput, match="no column is named like labels of people"):
+        accord.check(rows)
 
 
 @pytest.mark.attack

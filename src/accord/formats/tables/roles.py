@@ -263,6 +263,7 @@ def table_roles(
     known = NO_ANSWERS | (TEXTS if has_text else frozenset())
     filled = {name: [cell for cell in cells if not is_missing(cell)] for name, cells in columns.items()}
     cells = {name: values for name, values in filled.items() if values and plain_name(name) not in known}
+    cells = {name: values for name, values in cells.items() if name.strip()}  # such as the index of a data frame
     annotator = next((name for name in cells if _names_raters(name, columns, cells, options)), None)
     free = {name: values for name, values in cells.items() if name != annotator}
     given = {name: judge for name, judge in options.judges.items() if name in cells}

@@ -308,7 +308,7 @@ def _no_and_yes(words: Sequence[str]) -> Sequence[str] | None:
 
 def has_scale_values(observed: ObservedAnswers) -> bool:
     """Return True if a column has values on a scale, and no name of another meaning."""
-    if not observed.name.strip() or set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
+    if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
         return False
     numbers = [number_of(value) for value in observed.values]
     if None in numbers:
