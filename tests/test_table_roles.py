@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ import accord
 from accord.edges import BadInput
 from accord.formats import table_roles
 from accord.project import Project, config_from, import_files, survey_files, survey_options
+from accord.report.check_page import check_markdown
+from accord.table_check import CheckResult
 from accord.values import load_rubric
 
 
@@ -90,7 +94,11 @@ def test_names_and_values_decide_who_answered(columns: dict[str, str], judges: l
 
 
 def test_names_of_those_who_rated_are_named_with_the_options() -> None:
-    cells = {"judge_score": [1, 2, 3] * 8, "rating": [1, 3, 2] * 8, "teacher": ["kim j", "lee p", "max q"] * 8}
+    cells: dict[str, Any] = {
+        "judge_score": [1, 2, 3] * 8,
+        "rating": [1, 3, 2] * 8,
+        "teacher": ["kim j", "lee p", "max q"] * 8,
+    }
     assert list(table_roles(cells).unread) == ["teacher"]
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     assert any("rename it to annotator" in note for note in accord.check(rows).notes), "check has no --columns"
@@ -175,8 +183,8 @@ def test_two_letters_of_people_join_the_order_of_the_judges_letters() -> None:
 
 @pytest.mark.attack
 def test_a_column_without_a_name_holds_nothing() -> None:
-    rows = [{"": n, "conversation_id": f"c{n}", "judge": n % 3 + 1, "human": n % 4 + 1} for n in range(30)]
-    conversations = [{"": n % 5, "id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}."} for n in range(30)]
+    rows: Any = [{"": n, "conversation_id": f"c{n}", "judge": n % 3 + 1, "human": n % 4 + 1} for n in range(30)]
+    conversations: Any = [{"": n % 5, "id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}."} for n in range(30)]
     survey = survey_files([conversations, rows])  # the first column of a data frame as CSV is its index
     assert survey.judges == {"judge": 30} and survey.people == {"human": 30}
     assert list(accord.check(rows).columns.values())[:2] == ["judge", "human"]
@@ -188,7 +196,7 @@ def test_a_column_without_a_name_holds_nothing() -> None:
 
 @pytest.mark.attack
 def test_blank_cells_are_no_ratings_and_lists_may_have_gaps() -> None:
-    rows = [
+    rows: Any = [
         {"id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}.", "human": (" ", "pass", "fail")[n % 3],
          "judge": [1, None, 0]}
         for n in range(30)
@@ -201,3 +209,27 @@ def test_blank_cells_are_no_ratings_and_lists_may_have_gaps() -> None:
     assert sum(survey.people.values()) == 20 and survey.judges.total() == done.judged.judges.total() == 60
     with pytest.raises(BadInput, match="the scores of the judge are in lists"):
         accord.check(rows)
+
+
+HOSTILE: tuple[Any, ...] = (
+    None, "", " ", "n/a", 0, 1, 3, 10**30, 1e300, float("nan"), float("inf"), "pass", "fail", "A-", "28%", "=1+1",
+    "<script>", "\u202eno", "x" * 999, [1, None], [[1]], {"a": {"b": 1}}, True,
+)  # fmt: skip
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_hostile_tables_are_read_or_refused_with_a_sentence(first: int) -> None:
+    for seed in range(first, first + 20):
+        draw = random.Random(seed)
+        names = [*draw.sample(("judge", "gpt-4o", "=judge", "human", "nora", "<b>expert</b>", "annotator", "label"), 4),
+                 *draw.sample(("", " ", "id", "a\nb", "\x00", "x" * 300, "confidence", "model", "Human"), 3)]  # fmt: skip
+        values = {name: draw.choices(HOSTILE, k=draw.choice((1, 2, 2, 3))) for name in names}
+        rows: Any = [{name: draw.choice(values[name]) for name in names} for _ in range(draw.choice((1, 2, 30)))]
+        readers: tuple[Callable[[Any], Any], ...] = (accord.check, lambda table: survey_files([table]))
+        for read in readers:
+            try:
+                found = read(rows)
+            except BadInput:
+                continue
+            assert not isinstance(found, CheckResult) or "<script>" not in check_markdown(found)
