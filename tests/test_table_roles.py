@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ import accord
 from accord.edges import BadInput
 from accord.formats import table_roles
 from accord.project import Project, config_from, import_files, survey_files, survey_options
+from accord.report.check_page import check_markdown
+from accord.table_check import CheckResult
 from accord.values import load_rubric
 
 
@@ -90,7 +94,11 @@ def test_names_and_values_decide_who_answered(columns: dict[str, str], judges: l
 
 
 def test_names_of_those_who_rated_are_named_with_the_options() -> None:
-    cells = {"judge_score": [1, 2, 3] * 8, "rating": [1, 3, 2] * 8, "teacher": ["kim j", "lee p", "max q"] * 8}
+    cells: dict[str, Any] = {
+        "judge_score": [1, 2, 3] * 8,
+        "rating": [1, 3, 2] * 8,
+        "teacher": ["kim j", "lee p", "max q"] * 8,
+    }
     assert list(table_roles(cells).unread) == ["teacher"]
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     assert any("rename it to annotator" in note for note in accord.check(rows).notes), "check has no --columns"
@@ -144,7 +152,7 @@ def test_the_options_that_an_error_names_are_enough_for_a_check(columns: list[st
 @pytest.mark.attack
 def test_lists_in_cells_are_named_as_lists() -> None:
     rows = [{"id": [n], "annotator": "ann", "judge": [4, None], "rating": n % 5 + 1} for n in range(20)]
-    with pytest.raises(BadInput, match="'judge' holds lists, and a cell is one answer"):
+    with pytest.raises(BadInput, match="the scores of the judge are in lists"):
         accord.check(rows)
     rows = [row | {"judge": row["rating"]} for row in rows]
     assert accord.check(rows).labels_by == {"ann": 20}
@@ -171,3 +179,57 @@ def test_words_without_an_order_beside_numbers_are_an_error(people: list[int]) -
 def test_two_letters_of_people_join_the_order_of_the_judges_letters() -> None:
     rows = [{"judge": "ABCD"[n % 4], "human": ("A-", "D")[n % 2]} for n in range(24)]
     assert accord.check(rows, human="human").scale.kind == "ordered"
+
+
+@pytest.mark.attack
+def test_a_column_without_a_name_holds_nothing() -> None:
+    rows: Any = [{"": n, "conversation_id": f"c{n}", "judge": n % 3 + 1, "human": n % 4 + 1} for n in range(30)]
+    conversations: Any = [{"": n % 5, "id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}."} for n in range(30)]
+    survey = survey_files([conversations, rows])  # the first column of a data frame as CSV is its index
+    assert survey.judges == {"judge": 30} and survey.people == {"human": 30}
+    assert list(accord.check(rows).columns.values())[:2] == ["judge", "human"]
+    rows = [{"id": f"c{n}", "judge": n % 3, "": n % 2 if n < 9 else None} for n in range(30)]
+    assert survey_files([rows]).people == {}
+    with pytest.raises(BadInput, match="no column is named like labels of people"):
+        accord.check(rows)
+
+
+@pytest.mark.attack
+def test_blank_cells_are_no_ratings_and_lists_may_have_gaps() -> None:
+    rows: Any = [
+        {"id": f"c{n}", "prompt": "Is it?", "response": f"It is {n}.", "human": (" ", "pass", "fail")[n % 3],
+         "judge": [1, None, 0]}
+        for n in range(30)
+    ]  # fmt: skip
+    rubric = load_rubric("llm-rubric")
+    survey = survey_files([rows])
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        done = import_files(project.store, rubric, [rows], options=survey_options(survey, rubric))
+        assert sorted({str(label.value) for label in project.store.labels()}) == ["fail", "pass"]
+    assert sum(survey.people.values()) == 20 and survey.judges.total() == done.judged.judges.total() == 60
+    with pytest.raises(BadInput, match="the scores of the judge are in lists"):
+        accord.check(rows)
+
+
+HOSTILE: tuple[Any, ...] = (
+    None, "", " ", "n/a", 0, 1, 3, 10**30, 1e300, float("nan"), float("inf"), "pass", "fail", "A-", "28%", "=1+1",
+    "<script>", "\u202eno", "x" * 999, [1, None], [[1]], {"a": {"b": 1}}, True,
+)  # fmt: skip
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_hostile_tables_are_read_or_refused_with_a_sentence(first: int) -> None:
+    for seed in range(first, first + 20):
+        draw = random.Random(seed)
+        names = [*draw.sample(("judge", "gpt-4o", "=judge", "human", "nora", "<b>expert</b>", "annotator", "label"), 4),
+                 *draw.sample(("", " ", "id", "a\nb", "\x00", "x" * 300, "confidence", "model", "Human"), 3)]  # fmt: skip
+        values = {name: draw.choices(HOSTILE, k=draw.choice((1, 2, 2, 3))) for name in names}
+        rows: Any = [{name: draw.choice(values[name]) for name in names} for _ in range(draw.choice((1, 2, 30)))]
+        readers: tuple[Callable[[Any], Any], ...] = (accord.check, lambda table: survey_files([table]))
+        for read in readers:
+            try:
+                found = read(rows)
+            except BadInput:
+                continue
+            assert not isinstance(found, CheckResult) or "<script>" not in check_markdown(found)

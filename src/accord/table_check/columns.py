@@ -82,9 +82,14 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
         roles, judges={each: roles.judges.get(each, "judge") for each in judges}, people=tuple(people),
         models=tuple(models[: max(len(options.judges), 1)] if not judges else ()), notes=tuple(notes),
     )  # fmt: skip
-    others = [("judge", each) for each in judges] + [("group", each) for each in options.groups]
-    others += [("item", options.item), ("system", options.system), ("length", options.length)]
-    for option, column in [*others, ("confidence", options.confidence)]:
+    others = [*(("judge", each) for each in judges), *(("group", each) for each in options.groups)]
+    single = {
+        "item": options.item,
+        "system": options.system,
+        "length": options.length,
+        "confidence": options.confidence,
+    }
+    for option, column in [*others, *single.items()]:
         if column in people:
             raise BadInput(f"{name}: --{option} {column}: this column holds labels of people; name another column")
     return structure(columns, chosen, options)

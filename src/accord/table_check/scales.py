@@ -153,8 +153,8 @@ def table_scale(
     for observed in (own, other, both):
         if order is not None and not any(number_of(value) is not None for value in observed.values):
             observed.order = order
-    _check_values(own, "labels of people", name)
-    _check_values(other, "scores of the judge", name)
+    _check_values(own, "labels of people", name, any(isinstance(cell, list) for cell in people))
+    _check_values(other, "scores of the judge", name, any(isinstance(cell, list) for cell in judge))
     if yes is not None:
         return _by_word(yes, own, other, threshold, name)
     labels, answers = _inferred(own), _inferred(other)
@@ -173,10 +173,11 @@ def table_scale(
     return _two_scales(labels, answers, threshold)
 
 
-def _check_values(observed: ObservedAnswers, of: str, name: str) -> None:
+def _check_values(observed: ObservedAnswers, of: str, name: str, has_lists: bool) -> None:
     """Raise `BadInput` for a column without values, or with values on two scales."""
     if not observed.total:
-        raise BadInput(f"{name}: the {of} are empty; name another column with --human or --judge")
+        reason = "in lists; write a column for each, such as judge_1 and judge_2" if has_lists else "empty"
+        raise BadInput(f"{name}: the {of} are {reason}, or name another column with --human or --judge")
     if (mixed := mixed_scales(observed)) is not None:
         low, high = (f"{sum(side.values())} from {min(side):g} to {max(side):g}" for side in mixed)
         raise BadInput(f"{name}: the {of} have values on two scales, {low} and {high}; convert them to one scale")

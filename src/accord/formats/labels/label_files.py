@@ -230,7 +230,7 @@ def _judged(fields: Fields, roles: TableRoles) -> list[JudgedAnswer]:
     has_model = "annotator" in row and isinstance(row["annotator"], str) and is_model_name(row["annotator"])
     if not (roles.judges or roles.are_all_judged or has_model):
         return []
-    target, judge = _target(row), str(fields.get(roles.names or "") or "")
+    target, judge = _target(row), "" if roles.names is None else str(fields.get(roles.names) or "")
     answers = [JudgedAnswer(target, name, judge or roles.judges[name], fields.get(name)) for name in roles.judges]
     if has_model or roles.are_all_judged:
         names_question = row.get("question") not in (None, "")

@@ -263,6 +263,7 @@ def table_roles(
     known = NO_ANSWERS | (TEXTS if has_text else frozenset())
     filled = {name: [cell for cell in cells if not is_missing(cell)] for name, cells in columns.items()}
     cells = {name: values for name, values in filled.items() if values and plain_name(name) not in known}
+    cells = {name: values for name, values in cells.items() if name.strip()}  # such as the index of a data frame
     annotator = next((name for name in cells if _names_raters(name, columns, cells, options)), None)
     free = {name: values for name, values in cells.items() if name != annotator}
     given = {name: judge for name, judge in options.judges.items() if name in cells}
@@ -499,8 +500,13 @@ def _models(values: Sequence[Any], options: TableOptions) -> tuple[str, ...]:
 def holds_answers(values: Sequence[Any]) -> bool:
     """Return True if the filled cells of a column can be answers: values of a scale, or lists of numbers."""
     if any(isinstance(value, list) for value in values):
-        return all(isinstance(value, list) and all(map(is_number, value)) for value in values)
+        return all(isinstance(value, list) and _are_numbers(value) for value in values)
     return has_scale(values) and not any(isinstance(value, str) and is_model_name(value) for value in values)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return True if the entries of a list are numbers, apart from missing ones."""
+    return all(is_number(value) for value in values if value is not None)
 
 
 def _may_hold_answers(name: str, values: Sequence[Any]) -> bool:
