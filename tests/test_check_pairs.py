@@ -217,7 +217,7 @@ def test_labels_chosen_row_by_row_within_items_are_random() -> None:
         ({"item": "model_b"}, "'model_b' is a side of the pairs"),
     ],
 )
-def test_options_that_pairs_lack_are_errors(options: dict[str, str], said: str) -> None:
+def test_options_that_pairs_lack_are_errors(options: dict[str, Any], said: str) -> None:
     rows = [
         {"item": n, "model_a": "v1", "model_b": "v2", "judge_winner": "ab"[n % 2], "human_winner": "ab"[n // 2 % 2]}
         for n in range(20)
