@@ -261,6 +261,8 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
          pytest.approx((20 * np.log(41) + 20 * np.log(21)) / 22)),
         (lambda: [Shift("f", 0, 1, *each).is_shifted for each in ((0.2, 0.04), (0.19, 0.04), (0.2, 0.05))],
          [True, False, False]),
+        (lambda: Shift("f", 0, 1, 0.2, 0.04).to_json(),
+         {"feature": "f", "then": 0, "now": 1, "stability": 0.2, "p_holm": 0.04, "is_shifted": True}),
         (lambda: drift_summary([]), "Too few conversations to compare with the training data."),
         (lambda: drift_summary([], 1, 10)[:25], "1 of 10 conversations is "),
         (lambda: [str(TwoSampleResult(9, 9, 18, 0.6, 0.4, 0.8, p, ()))[:20] for p in (0.05, 0.04)],

@@ -29,7 +29,7 @@ from accord.statistics import (
     slope,
 )
 from accord.statistics.agreement import ranges
-from accord.statistics.chance_corrected import fleiss_kappa, mean_kappa, no_fleiss, two_valued_alpha
+from accord.statistics.chance_corrected import fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas, two_valued_alpha
 from accord.statistics.corrected_means import estimate_system, missing_interval
 from accord.statistics.efficient_means import on_scale
 from accord.statistics.group_bias import adjusted_difference, bias_difference, bias_slope, group_biases, known_groups
@@ -215,6 +215,8 @@ def _plan(asked: float) -> DifferencePlan:
         (lambda: fleiss_kappa(FLEISS), pytest.approx(0.210, abs=5e-4)),  # Fleiss (1971), as in Wikipedia's example
         (lambda: no_fleiss(FLEISS[:0]), "no item has answers"),
         (lambda: mean_kappa(np.array([[1.0, np.nan], [np.nan, 0.0]])), None),
+        # Three shared items: (2/3 - 4/9) / (1 - 4/9)
+        (lambda: pairwise_kappas(np.array([[1.0, 1], [0, 0], [1, 0], [np.nan, 1]])), [(0, 1, 3, pytest.approx(0.4))]),
         # 3 of 10 units both, 4 only the first, 1 only the second: 1 - 19·5 / (11·9)
         (lambda: two_valued_alpha(*np.array([[3.0], [7.0], [4.0], [10.0]]))[0], pytest.approx(1 - 95 / 99)),
         (lambda: mean_over(lambda each: each, [1.0, None]), None),
