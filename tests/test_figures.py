@@ -25,6 +25,7 @@ from accord.statistics import (
     Clusters,
     LabeledSystem,
     Paired,
+    SelectiveTest,
     alternative_annotator_test,
     diagrams,
     efficient_means,
@@ -34,7 +35,7 @@ from accord.statistics import (
 from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
 from accord.statistics.scale_intervals import clustered_quantile
-from accord.statistics.two_sample_test import TwoSampleResult, _permuted
+from accord.statistics.two_sample_test import TwoSampleResult, _Classifier, _permuted
 from accord.table_check.agreement import Pairs, _noise_share, alpha_of, table_point
 from accord.table_check.automation import Automation, SliceError, _fewest, _percent
 from accord.table_check.means import _bias, compare_systems
@@ -204,6 +205,14 @@ def diagram_ends(*seed: int) -> list[float]:
     return [*first.low, *first.high, first.error.low, first.error.high]
 
 
+def scores_of_two_assignments() -> bool:
+    """Return True if the scores of an assignment of kinds do not depend on other assignments."""
+    classifier = _Classifier(np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 3)
+    few, many = np.arange(12) < 3, np.arange(12) < 8
+    alone = np.concatenate([classifier.scores(kinds[None]) for kinds in (few, many)])
+    return bool(np.allclose(classifier.scores(np.array([few, many])), alone))
+
+
 def refusal_of_a_name() -> str:
     with pytest.raises(UnknownName) as caught:
         compared(ridge=1.2)["mixed"]
@@ -282,6 +291,10 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: method_widths([], []), {}),
         (lambda: [(each.tested is None, each.leaves_open) for each in map(measured, (0.8, 0.3)) if each],
          [(False, False), (True, False)]),
+        # A call of either side is as sure as the likelier side.
+        (lambda: [Selection(0.9, 2.0, None, [SelectiveTest(0.8, 0.3, 30, 0.97, 0.9, 30)]).agreement((1, 2), (1 - p, p))
+                  for p in (0.1, 0.3, 0.7, 0.9)], [0.9, 0.0, 0.0, 0.9]),
+        (scores_of_two_assignments, True),
         (lambda: compared(ridge=1.2, mixed=0.9, constant=1.0).worse_than_constant, {"ridge": (1.2, 1.0)}),
         (lambda: compared(ridge=1.2, mixed=0.9).worse_than_constant, {}),
         (lambda: compared(ridge=1.2).summary(), {"question": "main", "ratings": 0, "evaluators": 1, "best": "ridge"}),
