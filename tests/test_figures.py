@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,16 +11,23 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import kstwo
 
+import accord.decisions.recommendation as recommendation
+import accord.learning.calibration.shifts as shifts
+import accord.statistics.alternative_annotator as alternative_annotator
+import accord.table_check.agreement as table_agreement
+import accord.table_check.automation as automation
+import accord.table_check.means as table_means
+import accord.table_check.pairs as table_pairs
+import accord.validation.estimation as estimation
 from accord import Label, Question, Scale, Score, Target, Unscored
 from accord.decisions import Selection
 from accord.decisions.costs import decode, least_cost, parse_costs
-from accord.decisions.recommendation import _better_for_known
 from accord.edges import UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers
 from accord.learning.calibration.bands import Bands, bands, groups_needed, new_annotator_factor
 from accord.learning.calibration.levels import ScaleLevels
-from accord.learning.calibration.shifts import GroupShifts, _likeliest, tilted
+from accord.learning.calibration.shifts import GroupShifts, tilted
 from accord.statistics import (
     CenteredPart,
     Clusters,
@@ -32,18 +40,19 @@ from accord.statistics import (
     p_value,
     reach,
 )
-from accord.statistics.alternative_annotator import _rejected
 from accord.statistics.change_tests import BETS, HAZARD, change_test
 from accord.statistics.scale_intervals import clustered_quantile
-from accord.statistics.two_sample_test import TwoSampleResult, _Classifier, _permuted
-from accord.table_check.agreement import Pairs, _noise_share, alpha_of, table_point
-from accord.table_check.automation import Automation, SliceError, _fewest, _percent
-from accord.table_check.means import _bias, compare_systems
-from accord.table_check.pairs import PairFigures, _figure, _names, _strengths
+from accord.statistics.two_sample_test import TwoSampleResult
+from accord.table_check.agreement import Pairs, alpha_of, table_point
+from accord.table_check.automation import Automation, SliceError
+from accord.table_check.means import compare_systems
+from accord.table_check.pairs import PairFigures
 from accord.validation import Comparison
 from accord.validation.drift import Shift, drift_summary, ks_p_value, stability
-from accord.validation.estimation import _by_panel, method_widths
+from accord.validation.estimation import method_widths
 from accord.values import Estimate, Signature, score_from
+
+TWO_SAMPLES = import_module("accord.statistics.two_sample_test")  # its package has a function of this name
 
 FIVE, HALVES = np.arange(1.0, 6.0), np.array([[0.5, 0.0, 0.0, 0.0, 0.5]])  # mean 3, standard deviation 2
 
@@ -86,7 +95,7 @@ def tilts_of_two_groups() -> list[float]:
     labels = [Label(Target(f"c{place}"), "q", "p", each) for place, each in enumerate(value)]
     rated = Ratings(labels, np.arange(40), value.astype(np.intp), value, np.array([0.0, 1.0]))
     belongs = np.repeat(np.eye(2), 20, axis=0)
-    return _likeliest(rated, np.full((40, 2), 0.5), belongs, np.zeros(2, dtype=np.intp)).tolist()
+    return shifts._likeliest(rated, np.full((40, 2), 0.5), belongs, np.zeros(2, dtype=np.intp)).tolist()
 
 
 def log_e(ranks: np.ndarray, days: int) -> float:
@@ -123,7 +132,7 @@ def panel_means() -> list[float]:
         ]
 
     panel = SimpleNamespace(annotators=["one", "two"], predict_each=predict_each)
-    return list(_by_panel(panel, evidence).values())
+    return list(estimation._by_panel(panel, evidence).values())
 
 
 def measured(passes: float) -> Selection | None:
@@ -149,7 +158,11 @@ def bias() -> tuple[Estimate, float, Estimate, float]:
     parts = [CenteredPart((answers - 3.2) / 10, item.astype(str))]
     parts += [CenteredPart(-part.adds, part.group) for part in mean.parts]
     apart, half = 3.2 - mean.mean, reach(parts)
-    return *_bias(mean, answers, item, given), Estimate(apart, apart - half, apart + half), p_value(apart, parts)
+    return (
+        *table_means._bias(mean, answers, item, given),
+        Estimate(apart, apart - half, apart + half),
+        p_value(apart, parts),
+    )
 
 
 def pair_counts() -> list[tuple[str, int]]:
@@ -159,7 +172,7 @@ def pair_counts() -> list[tuple[str, int]]:
     table = SimpleNamespace(versions=versions, is_labeled=np.isfinite(label), is_judged=np.ones(10, dtype=bool),
                             item=np.arange(10), mean_label=label, mean_score=np.tile([1.0, 0.0], 5))  # fmt: skip
     rates = SimpleNamespace(reason="", systems=[SimpleNamespace(system=name) for name in "abc"])
-    found = _strengths(table, SimpleNamespace(reason=""), rates)  # type: ignore[arg-type]
+    found = table_pairs._strengths(table, SimpleNamespace(reason=""), rates)  # type: ignore[arg-type]
     assert not isinstance(found, str)
     return sorted((each.version, each.pairs) for each in found)
 
@@ -174,7 +187,7 @@ def best_for_known(*names: str) -> tuple[str, float, float] | None:
         return [SimpleNamespace(scored=np.ones(40, dtype=bool), paired=lambda _: paired)]
 
     rated = SimpleNamespace(group=np.arange(40).astype(str))
-    return _better_for_known("own", {name: evaluator(off[name]) for name in names}, rated)  # type: ignore[arg-type]
+    return recommendation._better_for_known("own", {name: evaluator(off[name]) for name in names}, rated)  # type: ignore[arg-type]
 
 
 def point(labels: list[float], options: list[float]) -> float:
@@ -195,7 +208,7 @@ def noise_of_one_item() -> Estimate:
     runs = np.tile([0.0, 2.0], (10, 1))
     table = SimpleNamespace(answer=runs, labels=np.full((10, 1), 4.0), item=np.full(10, "a", dtype=object),
                             is_labeled=np.ones(10, dtype=bool), scale=SimpleNamespace(kind="ordered"))  # fmt: skip
-    return _noise_share(table, runs, np.ones(10, dtype=bool))  # type: ignore[arg-type]
+    return table_agreement._noise_share(table, runs, np.ones(10, dtype=bool))  # type: ignore[arg-type]
 
 
 def diagram_ends(*seed: int) -> list[float]:
@@ -207,7 +220,7 @@ def diagram_ends(*seed: int) -> list[float]:
 
 def scores_of_two_assignments() -> bool:
     """Return True if the scores of an assignment of kinds do not depend on other assignments."""
-    classifier = _Classifier(np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 3)
+    classifier = TWO_SAMPLES._Classifier(np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 3)
     few, many = np.arange(12) < 3, np.arange(12) < 8
     alone = np.concatenate([classifier.scores(kinds[None]) for kinds in (few, many)])
     return bool(np.allclose(classifier.scores(np.array([few, many])), alone))
@@ -277,14 +290,14 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: [str(TwoSampleResult(9, 9, 18, 0.6, 0.4, 0.8, p, ()))[:20] for p in (0.05, 0.04)],
          ["the metrics do not t", "the metrics tell 9 s"]),
         # One synthetic row of three does not make a group synthetic, so there is nothing to exchange.
-        (lambda: (_permuted(np.arange(6) == 0, Clusters(["a"] * 3 + ["b"] * 3), 0) == (np.arange(6) == 0)).all(), True),
+        (lambda: (TWO_SAMPLES._permuted(np.arange(6) == 0, Clusters(["a"] * 3 + ["b"] * 3), 0) == (np.arange(6) == 0)).all(), True),
         (two_items, ([60, 60, 30], 1.0, None, [0.2, 0.15, 0.1])),
         (advantage_of_a_judge, pytest.approx((0.75, 0.75 - HALF, 0.75 + HALF))),
         (lambda: (GROUPED.metadata_names, [line[:27] for line in GROUPED.lines()]),
          (("system",), ["Scores are shifted by syste"])),
         # Benjamini and Yekutieli: k·.05 / (3·(1 + 1/2 + 1/3)) is .0091, .0182, .0273.
-        (lambda: _rejected([0.02, 0.009, 0.03]).tolist(), [False, True, False]),
-        (lambda: _rejected([0.02, 0.001, 0.027]).tolist(), [True, True, True]),
+        (lambda: alternative_annotator._rejected([0.02, 0.009, 0.03]).tolist(), [False, True, False]),
+        (lambda: alternative_annotator._rejected([0.02, 0.001, 0.027]).tolist(), [True, True, True]),
         (lambda: change_test(SLOW_RISE, np.arange(6), 1e-9).log_e, pytest.approx(log_e(SLOW_RISE, 6))),
         (lambda: [change_test(SLOW_RISE, np.arange(6), level).start for level in (1e-9, 0.97)], [1, 1]),
         (panel_means, [pytest.approx(0.3), pytest.approx(0.6), pytest.approx(0.45)]),  # without a score: the mean of others
@@ -303,10 +316,10 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
         (lambda: bias()[:2], bias()[2:]),
         (lambda: compare_systems(SimpleNamespace(system=["a"], scale=SimpleNamespace(kind="nominal"))).reason,
          "the values have no order, so systems have no means"),
-        (lambda: _names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
+        (lambda: table_pairs._names([None, 3, "b"], [1, 0]).tolist(), ["3", None]),
         (lambda: "'mixed'" in refusal_of_a_name(), True),
         (lambda: compared(ridge=1.2, mixed=1.1)["mixed"].values, {"log_loss": 1.1}),
-        (lambda: _figure("Cohen's κ", Pairs(np.zeros(12), np.ones(12), np.arange(12).astype(object))),
+        (lambda: table_pairs._figure("Cohen's κ", Pairs(np.zeros(12), np.ones(12), np.arange(12).astype(object))),
          (Estimate(), "all 12 preferences of people are B, and all of the judge are equal")),
         (pair_counts, [("a", 7), ("b", 10), ("c", 3)]),
         (lambda: list(PairFigures(4, Estimate(), Estimate(), Estimate(), (0.1, 0.2), (), {"x": ""}).to_json()),
@@ -322,9 +335,9 @@ SLOW_RISE = np.array([0.4, 0.6, 0.9, 0.95, 0.99, 0.9])
          pytest.approx(1 - 23 / 143)),
         # The variance of 0 and 2 is 2, the mean of the squares of their errors (16 + 4) / 2.
         (noise_of_one_item, Estimate(0.2)),
-        (lambda: [_percent(share) for share in (0.0, 0.004, 0.05, 0.5, 0.996, 1.0)],
+        (lambda: [automation._percent(share) for share in (0.0, 0.004, 0.05, 0.5, 0.996, 1.0)],
          ["0%", "0.4%", "5.0%", "50%", "99.6%", "100%"]),
-        (lambda: [_fewest(error) for error in (0.05, 0.1, 0.2)], [59, 29, 14]),  # smallest n with (1 - error)^n ≤ .05
+        (lambda: [automation._fewest(error) for error in (0.05, 0.1, 0.2)], [59, 29, 14]),  # smallest n with (1 - error)^n ≤ .05
     ],
 )  # fmt: skip
 def test_figures_are_those_of_formulas(found: Callable[[], object], expected: object) -> None:

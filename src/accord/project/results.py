@@ -165,7 +165,8 @@ class Compared(Tabular):
         decision = None if self.decision is None else self.decision.to_json()
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
         panel = None if self.panel is None else self.panel.to_json()
-        return {**self.comparison.to_json(), **own, "judges": panel, "pairs": [pair.to_json() for pair in self.pairs]}
+        pairs = {"pairs": [pair.to_json() for pair in self.pairs]} if self.pairs else {}
+        return {**self.comparison.to_json(), **own, "judges": panel, **pairs}
 
 
 @dataclass(frozen=True, repr=False)

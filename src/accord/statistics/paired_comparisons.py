@@ -70,7 +70,7 @@ def bradley_terry(first: Indices, second: Indices, value: Floats, systems: int) 
         systems: K.
 
     >>> bradley_terry(np.array([0, 0, 0, 0]), np.array([1, 1, 1, 1]), np.array([1.0, 1, 1, 0]), 2).round(2)
-    array([ 0.51, -0.51])
+    array([ 0.52, -0.52])
     """
     wins = np.zeros((systems, systems))
     np.add.at(wins, (first, second), value)
