@@ -118,7 +118,7 @@ def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[
         values: dict[str, list[str]] = {}
         for sample in samples:
             conversation = sample.conversation
-            value = conversation.group(by)
+            value = conversation.system if by == "system" else conversation.metadata.get(by)
             if value is not None:
                 values.setdefault(str(value), []).append(conversation.id)
         result[f"the same {by}"] = [names for names in values.values() if len(set(names)) > 1]
