@@ -1,6 +1,6 @@
 """Simulated tables with a known mean and agreement, checked by `accord check` and, where installed, by other tools.
 
-    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,command]
+    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,automate,pairs,roles,command]
 
 Each table has 600 rows with a judge's score, of which the first 50, 100 or 300 have a label. Rates differ from table to
 table. For two values, the share of the upper one is from .1 to .9, the judge's TPR from .7 to .98, and its TNR from .5
@@ -14,15 +14,41 @@ truescore-*   the same for truescore's interval from the same table, and the rat
               tables with both intervals; its intervals of κ and AC1 are from 500 bootstrap samples
 judgekeeper-* the same for judgekeeper's
 
+`automate` has labels with a known error at each confidence, and asks which share of the rows the judge may decide
+alone with an error of at most 5%, at 95% confidence. Kinds: a part of the rows is clear (`clear`, `few clear`), the
+error rises smoothly (`smooth`), the confidence is noisy and in steps (`steps`), it is worthless (`worthless`), or three
+rows of an item are right or wrong together (`items`). The first tables of each cell go through `accord check`, and the
+others only through its test. Rows hold, per kind and number of labels:
+
+kept          share of the tables whose rows decided alone have a true error of at most 5%; no row counts as kept
+share         mean of the true share of the rows; `oracle` is the largest share with an error of at most 5%
+of-oracle     share divided by the oracle's
+agree-*       the same for the shares that `accord score --agree` tests
+judge-audit-* the same for judge-audit's threshold, with one unit per item, as it does for repeated texts; SciPy's
+              quantile of the beta distribution replaces its bisection, which takes seconds and gives the same value
+jevcal-*      the same for jevcal's bins: the lowest bin from which the observed error is at most 5%; it states no bound
+`pairs` checks tables of pairs with 600 rows: 300 questions, each with the responses of two of 2, 3 or 5 versions in
+both orders. Strengths are normal with a standard deviation of .7, and .1 to .3 of people's answers about equal versions
+are ties. The judge prefers A in .0 to .3 of the rows, copies people's answer in a share of .5 to .9 of the others, and
+guesses in the rest. Labeled rows are random.
+
+`roles` reads tables with random names and forms (`tests/made_tables.py`) in seven ways: `accord.check`, `accord check`,
+`accord init --from`, `accord import`, an import in Python, the survey of `accord run` with its files, and an upload.
+`alike` is the share of tables with the numbers of ratings of people and of answers of a judge that `accord.check` has,
+or its refusal for a column that can be either. Tables without both sides, which a check refuses, are compared with the
+import in Python.
+
 `command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
 The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
@@ -34,19 +60,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import scipy
-from harness import Row, chosen, finish, options, rows_of_part
+from harness import Row, chosen, earlier_rows, finish, options, rows_of_part
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 import accord
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
 from accord.edges import BadInput
-from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired
+from accord.project import Project, config_from, survey_files
+from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, widest_share
 from accord.statistics.resampled_statistics import ordinal_alpha
-from accord.values import Estimate
+from accord.store import Imports
+from accord.table_check import CheckResult
+from accord.values import Estimate, load_rubric
+from accord.web.project_editing import ProjectFiles
+from accord.web.uploads import Uploads
 
-PARTS = ("coverage", "command")
+PARTS = ("coverage", "automate", "pairs", "roles", "command")
 KINDS = ("two-valued", "five-valued")
 LABELS = (50, 100, 300)
+VERSIONS = (2, 3, 5)
 TABLES, ROWS = 500, 600
 COMMAND_LABELS = 80
 Floats = NDArray[np.float64]
@@ -239,6 +275,227 @@ def _summary(prefix: str, found: list[tuple[bool, float]]) -> Row:
     return {f"{prefix}coverage": share, f"{prefix}width": _mean_width(found)}
 
 
+# --- share to automate -----------------------------------------------------------------------------------------------
+
+ERROR = 0.05
+AUTOMATE = ("clear", "few clear", "smooth", "steps", "worthless", "items")
+AUTOMATE_LABELS = (300, 1000, 3000)
+POPULATION = 400_000
+CHECKED = 10
+"""Tables of each cell that go through `accord check`."""
+
+
+class Decisions:
+    """Simulated rows with a judge's confidence.
+
+    Attributes:
+        confidence: (n,) confidence.
+        chance: (n,) probability of an error.
+        wrong: (n,) True for an error.
+        item: (n,) item of each row.
+    """
+
+    def __init__(self, kind: str, rows: int, rng: np.random.Generator) -> None:
+        size = 3 if kind == "items" else 1
+        self.item = np.arange(rows) // size
+        u, chosen_ = (rng.random(rows // size + 1)[self.item] for _ in range(2))
+        clear = chosen_ < (0.25 if kind == "few clear" else 0.6)
+        if kind in ("clear", "few clear", "items"):
+            self.chance = np.where(clear, 0.02 * u, 0.05 + 0.4 * u)
+        else:
+            self.chance = np.full(rows, 0.1) if kind == "worthless" else 0.4 * u**3
+        self.confidence = u if kind == "worthless" else 1 - self.chance
+        if kind == "steps":  # overconfident, noisy, and rounded
+            noisy = self.confidence + rng.normal(0, 0.03, rows)
+            self.confidence = np.round(np.clip(1 - (1 - noisy) / 3, 0.5, 1), 2)
+        self.wrong = rng.random(rows // size + 1)[self.item] < self.chance
+
+
+class Population:
+    """True share and true error of the rows at and above each confidence."""
+
+    def __init__(self, kind: str) -> None:
+        rows = Decisions(kind, POPULATION, np.random.default_rng(0))
+        order = np.argsort(-rows.confidence)
+        self._sure = rows.confidence[order]
+        self._error = np.cumsum(rows.chance[order]) / np.arange(1, POPULATION + 1)
+        last = np.flatnonzero(np.append(self._sure[1:] < self._sure[:-1], True))  # whole steps
+        fits = last[self._error[last] <= ERROR]
+        self.oracle = float((fits[-1] + 1) / POPULATION) if len(fits) else 0.0
+
+    def of(self, threshold: float | None) -> tuple[float, bool]:
+        """Return the true share of a threshold, and whether its error is at most the limit."""
+        count = 0 if threshold is None else int(np.searchsorted(-self._sure, -threshold, side="right"))
+        return count / POPULATION, count == 0 or bool(self._error[count - 1] <= ERROR)
+
+
+Threshold = Callable[[Decisions], float | None]
+
+
+def our_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of the test of `accord.check`."""
+    passed, _ = widest_share(rows.confidence, rows.wrong, rows.item, ERROR)
+    return None if passed is None else passed.threshold
+
+
+def checked_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of `accord.check`."""
+    answer = np.arange(len(rows.wrong)) % 2
+    columns = zip(answer.tolist(), (answer ^ rows.wrong).tolist(), rows.confidence.tolist(), rows.item.tolist(),
+                  strict=True)  # fmt: skip
+    table = [{"judge": judge, "human": human, "confidence": sure, "item": item} for judge, human, sure, item in columns]
+    found = accord.check(table, error=ERROR).automation
+    return None if found is None else found.threshold
+
+
+def agree_threshold(rows: Decisions) -> float | None:
+    """Return the threshold of the shares of `accord score --agree`."""
+    passed, _ = fixed_sequence(rows.confidence, ~rows.wrong, rows.item, 1 - ERROR)
+    return None if passed is None else passed.threshold
+
+
+def judge_audit_threshold(selective: Any, rows: Decisions) -> float | None:
+    """Return the threshold of judge-audit, with the start that it chooses by default."""
+    selective._beta_quantile = lambda p, a, b: float(scipy.special.betaincinv(a, b, p))
+    sure, right = rows.confidence.tolist(), (~rows.wrong).tolist()
+    sure, right = selective.aggregate_by_group(sure, right, rows.item.tolist())
+    found = selective.certify_threshold(sure, right, ERROR, start_errors=2)["threshold"]
+    return None if found is None else float(found)
+
+
+def jevcal_threshold(calibration: Any, rows: Decisions) -> float | None:
+    """Return the lower end of jevcal's lowest bin from which the observed error is at most the limit."""
+    sample = importlib.import_module("jevcal").CalibrationSample
+    samples = [
+        sample(predicted_probability=sure, correct=right)
+        for sure, right in zip(rows.confidence.tolist(), (~rows.wrong).tolist(), strict=True)
+    ]
+    rows_above, wrong, found = 0, 0.0, None
+    for each in reversed(calibration.compute_reliability_diagram(samples, 20)):
+        rows_above += each.sample_count
+        wrong += each.sample_count * (1 - each.observed_frequency)
+        if each.sample_count and wrong / rows_above <= ERROR:
+            found = float(each.bin_start)
+    return found
+
+
+DECIDERS: Mapping[str, tuple[str, Callable[[Any, Decisions], float | None]]] = {
+    "judge-audit": ("judge_audit.metrics.selective", judge_audit_threshold),
+    "jevcal": ("jevcal.calibration", jevcal_threshold),
+}
+
+
+def automate(tables: int) -> Iterator[Row]:
+    """Yield a row per kind and number of labels."""
+    deciders: dict[str, Threshold] = {"": our_threshold, "agree-": agree_threshold}
+    for name, (module, of) in DECIDERS.items():
+        try:
+            deciders[f"{name}-"] = partial(of, importlib.import_module(module))
+        except ImportError:
+            print(f"{name} is not installed, and is left out", file=sys.stderr)
+    for kind in AUTOMATE:
+        population = Population(kind)
+        for labels in AUTOMATE_LABELS:
+            row: Row = {"kind": f"automate, {kind}", "labels": labels, "tables": tables, "oracle": population.oracle}
+            found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+            for number in range(tables):
+                rows = Decisions(kind, labels, np.random.default_rng([labels, number]))
+                if number < CHECKED and checked_threshold(rows) != our_threshold(rows):
+                    raise AssertionError(f"{kind}, {labels} labels, table {number}: accord check has another threshold")
+                for name, decide in deciders.items():
+                    found[name].append(population.of(decide(rows)))
+            for name, each in found.items():
+                share = float(np.mean([share for share, _ in each]))
+                row |= {f"{name}kept": float(np.mean([kept for _, kept in each])), f"{name}share": share}
+                if population.oracle:
+                    row[f"{name}of-oracle"] = share / population.oracle
+            print(row, file=sys.stderr)
+            yield row
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def pair_table(versions: int, labels: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Return the rows of a table of pairs, and the true value of each figure by version, or by an empty name."""
+    rng = np.random.default_rng(seed)
+    strength = rng.normal(0, 0.7, versions)
+    strength -= strength.mean()
+    win = scipy.special.expit(strength[:, None] - strength[None, :])
+    ties, copied, favors = rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.9), rng.uniform(0.0, 0.3)
+    names = [f"v{place}" for place in range(versions)]
+
+    def preference(share: float, tie: float) -> float:
+        tie *= 4 * share * (1 - share)  # half a tie is a win, so that the share stays
+        drawn = rng.random()
+        return 0.5 if drawn < tie else float(drawn < tie + share - tie / 2)
+
+    rows = []
+    for question in range(ROWS // 2):
+        one, other = rng.choice(versions, 2, replace=False)
+        person = preference(win[one, other], ties)
+        for first, second, said in ((one, other, person), (other, one, 1 - person)):
+            judged = said if rng.random() < copied else float(rng.choice([0.0, 0.5, 1.0]))
+            judged = 1.0 if rng.random() < favors else judged
+            rows.append({
+                "item": question, "model_a": names[first], "model_b": names[second], "judge_winner": _side(judged),
+                "human_winner": _side(said),
+            })  # fmt: skip
+    for row in rng.permutation(len(rows))[labels:]:
+        rows[row]["human_winner"] = None
+    return rows, {
+        "win rate": dict(zip(names, (win.sum(axis=1) - 0.5) / (versions - 1), strict=True)),
+        "strength": dict(zip(names, strength.tolist(), strict=True)),
+        "rate of preferring A": {"": 0.5},
+        "same position twice": {"": _same_position(win, ties, copied, favors)},
+    }
+
+
+def _side(value: float) -> str:
+    return {1.0: "a", 0.5: "tie", 0.0: "b"}[value]
+
+
+def _same_position(win: Floats, ties: float, copied: float, favors: float) -> float:
+    """Return the probability that the judge prefers the same position in both orders of a pair."""
+    share = win[~np.eye(len(win), dtype=bool)]
+    tie = ties * 4 * share * (1 - share)
+    people = np.stack([share - tie / 2, tie, 1 - share - tie / 2])  # prefers the first version, a tie, the second
+    guess = (1 - copied) / 3
+    upper = favors + (1 - favors) * (guess + copied * np.eye(3))  # P(A | person), for A, tie, B in this order
+    lower = (1 - favors) * (guess + copied * np.eye(3))
+    first, second = upper[0], lower[2]
+    return float((people * (first * first[::-1] + second * second[::-1])[:, None]).sum(axis=0).mean())
+
+
+def pairs(tables: int) -> Iterator[Row]:
+    """Yield a row per number of versions, of labels, and figure."""
+    for versions in VERSIONS:
+        for labels in LABELS:
+            found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+            seconds = 0.0
+            for number in range(tables):
+                rows, truth = pair_table(versions, labels, 10_000 * labels + number)
+                begun = time.perf_counter()
+                result = accord.check(rows)
+                seconds += (time.perf_counter() - begun) / tables
+                assert result.pairs is not None
+                figures = {("strength", each.version): each.strength for each in result.pairs.strengths}
+                figures |= {
+                    ("win rate", each.system): Estimate(each.mean, each.low, each.high)
+                    for each in result.systems.systems
+                }
+                figures["rate of preferring A", ""] = result.means.corrected
+                figures["same position twice", ""] = result.pairs.same_position
+                for (figure, name), each in figures.items():
+                    if each.low is not None and each.high is not None:
+                        found[figure].append(_interval((each.low, each.high), truth[figure][name]))
+            for figure in truth:
+                yield {
+                    "kind": f"{versions} versions", "labels": labels, "figure": figure, "tables": tables,
+                    "intervals": len(found[figure]), **_summary("", found[figure]), "seconds": seconds,
+                }  # fmt: skip
+
+
 # --- the commands -----------------------------------------------------------------------------------------------------
 
 
@@ -275,16 +532,165 @@ def _word(value: float) -> str:
     return "pass" if value else "fail"
 
 
+# --- roles of columns -------------------------------------------------------------------------------------------------
+
+TABLES_OF_ROLES = 200
+Counted = tuple[int, int] | str
+"""Numbers of ratings of people and of answers of a judge; or the reason why a table is refused."""
+
+
+def roles(tables: int) -> Iterator[Row]:
+    """Yield a row per way to read a table, with the share of the tables that it reads as the others do."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from made_tables import made_table
+
+    alike: dict[str, list[bool]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(tables):
+            made = made_table(seed)
+            own = Path(folder) / str(seed)
+            own.mkdir()
+            files = [own / "table.csv"]
+            pl.DataFrame(made.rows, infer_schema_length=None).write_csv(files[0])
+            if not made.has_text:
+                files.insert(0, own / "chats.csv")
+                pl.DataFrame(made.conversations).write_csv(files[0])
+            found = {way: read(files, own) for way, read in WAYS.items()}
+            base = found["accord.check"]
+            base = found["import in Python"] if isinstance(base, str) and base != UNCLEAR else base
+            for way, counted in found.items():
+                is_check = way.endswith(" check") or way == "accord.check"
+                lacks = is_check and isinstance(counted, str) and counted != UNCLEAR and 0 in base
+                alike[way].append(counted == base or lacks)
+    for way, same in alike.items():
+        yield {"kind": "roles", "figure": way, "tables": tables, "alike": float(np.mean(same))}
+
+
+UNCLEAR = "can hold ratings of people or answers of a model"
+
+
+def _said(error: str) -> str:
+    return UNCLEAR if UNCLEAR in error else error
+
+
+def _counted(result: CheckResult | dict[str, Any]) -> Counted:
+    found = result if isinstance(result, dict) else {**result.to_json(), "labels_by": result.labels_by}
+    columns = found["columns"]
+    is_long = "annotator" in columns and "gpt" not in columns["judge"]
+    runs = len(columns["judge"].split(", "))
+    return sum(found["labels_by"].values()), (found["rows"] if is_long else found["judged"]) * runs
+
+
+def _checked(files: list[Path], own: Path) -> Counted:
+    try:
+        return _counted(accord.check(files[-1]))
+    except BadInput as error:
+        return _said(str(error))
+
+
+def _command(*words: str) -> Any:
+    """Return the JSON of a command, or its error."""
+    done = CliRunner().invoke(app, [*words, "--json"], prog_name="accord")
+    return json.loads(done.stdout) if done.exit_code == 0 else _said(done.output)
+
+
+def _by_command(files: list[Path], own: Path) -> Counted:
+    found = _command("check", str(files[-1]))
+    if isinstance(found, str):
+        return found
+    by_person = accord.check(files[-1]).labels_by  # the command prints no count by person
+    return _counted({**found, "labels_by": by_person})
+
+
+def _by_init(files: list[Path], own: Path) -> Counted:
+    folder = own / "init"
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        found = _command(
+            "init", "--from", str(files[-1]), *(word for file in files[:-1] for word in ("--from", str(file)))
+        )
+    return found if isinstance(found, str) else (sum(found["raters"].values()), sum(found["judges"].values()))
+
+
+def _by_import(files: list[Path], own: Path) -> Counted:
+    folder = own / "import"
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        Path("accord.yaml").write_text("store: sqlite:///store.db\n", encoding="utf-8")
+        found = _command("import", *map(str, files))
+    return found if isinstance(found, str) else (sum(found["raters"].values()), sum(found["judges"].values()))
+
+
+def _imported(files: list[Path], own: Path) -> Counted:
+    rubric = load_rubric("llm-rubric")
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        try:
+            done = project.import_(list(files))
+        except BadInput as error:
+            return _said(str(error))
+        return len(list(project.store.labels())), done.judged.judges.total()
+
+
+def _by_run(files: list[Path], own: Path) -> Counted:
+    try:
+        found = survey_files(files)
+    except BadInput as error:
+        return _said(str(error))
+    return sum(found.people.values()), found.judges.total()
+
+
+def _uploaded(files: list[Path], own: Path) -> Counted:
+    folder = own / "upload"
+    folder.mkdir()
+    config = folder / "accord.yaml"
+    config.write_text("store: 'sqlite:///:memory:'\n", encoding="utf-8")
+    rubric = load_rubric("llm-rubric")
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        uploads = Uploads()
+        uploads.start(project, ProjectFiles(config), files, False, lambda: project)
+        while uploads.is_running:
+            time.sleep(0.005)
+        state = uploads.state
+        assert state is not None
+        if state.error:
+            return _said(state.error)
+        record = next(each for each in Imports(project.store).known() if each.id == state.id)
+        return len(list(project.store.labels())), sum(record.results["judges"].values())
+
+
+WAYS: dict[str, Callable[[list[Path], Path], Counted]] = {
+    "accord.check": _checked, "accord check": _by_command, "accord init --from": _by_init, "accord import": _by_import,
+    "import in Python": _imported, "accord run": _by_run, "upload": _uploaded,
+}  # fmt: skip
+
+
+def _part(row: Row) -> str:
+    """Return the part of a stored row."""
+    kind = str(row.get("kind", row.get("what")))
+    if kind.endswith(" versions"):
+        return "pairs"
+    if kind == "roles":
+        return kind
+    return "automate" if kind.startswith("automate") else kind if kind in PARTS else "coverage"
+
+
 def main() -> None:
     """Measure coverage and width, and the commands."""
     parser = options("check_table", __doc__ or "", PARTS)
     arguments = parser.parse_args()
     tables = arguments.limit or (20 if arguments.quick else TABLES)
-    parts: dict[str, Callable[[], Iterator[Row]]] = {"coverage": lambda: coverage(tables), "command": command}
-    rows = [row for part in chosen(parser, arguments.only, PARTS) for row in rows_of_part(part, parts[part])]
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
+        "coverage": lambda: coverage(tables), "automate": lambda: automate(tables),
+        "pairs": lambda: pairs(tables), "roles": lambda: roles(min(tables, TABLES_OF_ROLES)),
+        "command": command,
+    }  # fmt: skip
+    asked = chosen(parser, arguments.only, PARTS)
+    rows = [] if arguments.only is None else earlier_rows(arguments.json, lambda row: _part(row) not in asked)
+    rows += [row for part in asked for row in rows_of_part(part, parts[part])]
     columns = ["kind", "labels", "figure", "tables", "coverage", "width", "truescore-coverage", "truescore-width",
-               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "seconds",
-               "lines"]  # fmt: skip
+               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "oracle", "alike",
+               "kept", "share", "of-oracle", "agree-kept", "agree-of-oracle", "judge-audit-kept",
+               "judge-audit-of-oracle", "jevcal-kept", "jevcal-of-oracle", "seconds", "lines"]  # fmt: skip
     finish("check_table", rows, columns, arguments.json)
 
 

@@ -77,6 +77,15 @@ def rows_of_part(part: str, measure: Callable[[], Iterable[Row]]) -> list[Row]:
         return [{"what": part, "skipped": str(error)}]
 
 
+def earlier_rows(path: Path | None, is_kept: Callable[[Row], bool]) -> list[Row]:
+    """Return rows of a stored result that a run of some parts keeps, each with the commit and the code of its own."""
+    if path is None or not path.is_file():
+        return []
+    content = json.loads(path.read_text(encoding="utf-8"))
+    origin = {key: content.get(key) for key in ("commit", "code")}
+    return [{**origin, **row} for row in content["rows"] if is_kept(row)]
+
+
 def data_folder(parser: argparse.ArgumentParser, folder: Path) -> Path:
     """Return the data folder, or exit with an error."""
     if not folder.is_dir():

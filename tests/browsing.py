@@ -101,6 +101,7 @@ def faults(page: Any, looks: Sequence[tuple[str, int]] = (LIGHT, DARK, PHONE)) -
 
 def colours(page: Any) -> str:
     """Return the color scheme of a page: `light` or `dark`."""
+    page.wait_for_function("document.documentElement !== null")  # a page that loads itself again has none for a moment
     return str(page.evaluate("document.documentElement.dataset.look"))
 
 

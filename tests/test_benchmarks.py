@@ -67,6 +67,7 @@ SMALLEST = {
 }
 """Options of the smallest run of each benchmark, besides `--quick`."""
 SMALLER = {
+    "check_table": {"AUTOMATE": ("clear", "items"), "AUTOMATE_LABELS": (300,), "POPULATION": 2_000},
     "compare_speed": {"RATINGS": 1_200},
     "faults": {"DATABASES": ("sqlite",), "PROCESSES": (2,)},
     "rubric_selection": {"SIZES": ((30, 60),)},
@@ -99,6 +100,15 @@ def test_every_benchmark_writes_rows(name, load, monkeypatch, tmp_path):
         monkeypatch.setattr(benchmark, size, less)
     benchmark.main()
     assert json.loads(out.read_text(encoding="utf-8"))["rows"]
+
+
+def test_a_run_of_some_parts_keeps_the_rows_of_others(load, tmp_path):
+    path = tmp_path / "rows.json"
+    rows = [{"what": "a", "value": 1}, {"what": "a", "value": 2, "commit": "1234567", "code": "0"}, {"what": "b"}]
+    path.write_text(json.dumps({"commit": "7654321", "code": "1", "rows": rows}), encoding="utf-8")
+    kept = load("harness").earlier_rows(path, lambda row: row["what"] != "b")
+    assert [(row["value"], row["commit"], row["code"]) for row in kept] == [(1, "7654321", "1"), (2, "1234567", "0")]
+    assert load("harness").earlier_rows(tmp_path / "none.json", lambda row: True) == []
 
 
 def test_no_reply_yields_an_issue_that_nobody_stated(load):

@@ -24,6 +24,7 @@ from new_user_files import MAIN, RELATIONS, workbook
 from accord import open as open_project
 from accord import read
 from accord.edges import BadInput
+from accord.formats import Row, read_rows
 from accord.formats.files import workbooks
 from accord.store import Store
 
@@ -352,6 +353,73 @@ def test_a_workbook_is_read_like_a_table() -> None:
 def test_a_workbook_with_several_sheets_is_refused_with_their_names() -> None:
     output = accord("import", workbook("two.xlsx", ROWS, ROWS), code=1)
     assert "got 2 ('S1', 'S2'); save each sheet in a file of its own" in output
+
+
+HEAD = ["id", "Anna", "", "Ben", ""]
+NAMES = ["", "Helpfulness", "Clarity", "Helpfulness", "Clarity"]
+PAIR = "B1:C1 D1:E1"
+
+
+def merged(name: str, rows: list[list[Any]], cells: str) -> str:
+    """A workbook with merged cells; empty texts are no cells."""
+    listed = "".join(f'<mergeCell ref="{each}"/>' for each in cells.split())
+    lines = "".join(
+        f'<row r="{row}">{"".join(_cell(f"{chr(64 + column)}{row}", each) for column, each in enumerate(line, 1))}</row>'
+        for row, line in enumerate(rows, 1)
+    )
+    content = f"<sheetData>{lines}</sheetData><mergeCells>{listed}</mergeCells>"
+    return rewritten(
+        workbook(name, []), "xl/worksheets/s1.xml",
+        lambda text: text.replace("<sheetData></sheetData>", content),
+    )  # fmt: skip
+
+
+def _cell(place: str, value: Any) -> str:
+    if value == "":
+        return f'<c r="{place}" s="0"/>'
+    if isinstance(value, str):
+        return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+    return f'<c r="{place}"><v>{value}</v></c>'
+
+
+@needs_reader
+@pytest.mark.parametrize(
+    ("above", "cells", "names"),
+    [
+        ([HEAD, NAMES], PAIR, ["id", "Anna Helpfulness", "Anna Clarity", "Ben Helpfulness", "Ben Clarity"]),
+        ([HEAD, NAMES], f"{PAIR} A1:A2", ["id", "Anna Helpfulness", "Anna Clarity", "Ben Helpfulness", "Ben Clarity"]),
+        ([["Ratings of May", "", "", "", ""], ["id", "a", "b", "c", "d"]], "A1:E1", ["id", "a", "b", "c", "d"]),
+        ([["Ratings of May", "", "", "", ""], ["", "", "", "", ""], ["id", "a", "b", "c", "d"]], "", ["id", "a", "b", "c", "d"]),
+        ([["Ratings", "", "", "", ""], HEAD, NAMES], "A1:E1 B2:C2 D2:E2",
+         ["id", "Anna Helpfulness", "Anna Clarity", "Ben Helpfulness", "Ben Clarity"]),
+        ([["id", "a", "b", "c", "d"]], "", ["id", "a", "b", "c", "d"]),
+        ([["id", "a", "b", "c", ""]], "D1:E1", ["id", "a", "b", "c", ""]),
+    ],
+)  # fmt: skip
+def test_merged_rows_of_a_header_are_joined(above: list[list[Any]], cells: str, names: list[str]) -> None:
+    name = merged("merged.xlsx", [*above, ["c1", 4, 5, 3, 2], ["c2", 1, 2, 3, 4]], cells)
+    rows = list(read_rows(Path(name)))
+    assert [row.line for row in rows] == [len(above) + 1, len(above) + 2]
+    assert [list(row.fields) for row in rows if isinstance(row, Row)] == [names, names]
+    assert rows[1] == Row(len(above) + 2, dict(zip(names, ["c2", "1", "2", "3", "4"], strict=True)))
+
+
+@needs_reader
+def test_a_header_beyond_the_first_cell_is_read() -> None:
+    above = [["", "", "", "", ""], ["", "", "Anna", "", ""], ["", "id", "Helpfulness", "Clarity", ""]]
+    name = merged("merged.xlsx", [*above, ["", "c1", 4, 5, ""]], "C2:D2")
+    [row] = read_rows(Path(name))
+    assert isinstance(row, Row) and row.fields == {"id": "c1", "Anna Helpfulness": "4", "Anna Clarity": "5"}
+
+
+@needs_reader
+@pytest.mark.attack
+def test_a_header_of_three_rows_is_refused() -> None:
+    rows = [["id", "May", "", "", ""], ["", "Anna", "", "Ben", ""], NAMES, ["c1", 4, 5, 3, 2]]
+    name = merged("three.xlsx", rows, "B1:E1 B2:C2 D2:E2")
+    said = refused("import", name)
+    assert "three.xlsx has a header of three rows ('id', 'May', 'Anna', 'Ben'), and two are read" in said
+    assert "save the sheet as CSV with one row of names" in said
 
 
 def far_cell(name: str, reference: str, row: str = "2") -> str:

@@ -240,6 +240,12 @@ def _with_long_secret(text: str) -> None:
 
 LONG_SECRET = "".join(map(chr, range(0xE000, 0xE000 + 4000)))
 QUOTED, PLACEHOLDERS = "the  cat " * 200 + "dog", "<EMAIL_1>" + " " * 2000 + "x"
+
+
+def _intercom(body: str) -> dict[str, Any]:
+    return {"source": {"author": {"type": "user"}, "body": body}, "conversation_parts": []}
+
+
 SEARCHES: dict[str, list[Case]] = {
     "values/issues.py find_quote": [(lambda text: find_quote(text[: len(text) // 2] + "dog", text), text_of) for text_of in _repeated("the  cat ", " \n", "a")],
     "values/issues.py first_with_quote": [(lambda text: first_with_quote("cat  x", text.split(" ")), *_repeated("the cat "))],
@@ -257,6 +263,7 @@ SEARCHES: dict[str, list[Case]] = {
     "models/list_replies.py parse_list": [(lambda text: parse_list(text, LIST_FORM, False), text_of) for text_of in _repeated("```json ", "- a ", "1. \n", "a. ")],
     "values/steps.py steps_at": [(_each_step, lambda count: _steps(count, True)), (_each_step, lambda count: _steps(count, False))],
     "formats/labels/annotation_tools.py": [(lambda rows: formats.get("label-studio").convert(rows, "a"), _regions)],
+    "formats/support_tickets.py text_of_html": [(lambda body: formats.get("intercom").convert([_intercom(f"<p>{body}>")], "a"), text_of) for text_of in _repeated("<", "<a ", "<!--", "<script>", "&", "</p", "<p>")],
     "formats/traces.py merged_turns": [(merged_turns, _spans)],
     "formats/files/row_reader.py _elements": [(_read_file, lambda length: f"[{', '.join(['{}'] * (length // 4))}]"), (_read_file, lambda length: f'["{"x" * length}"]')],
     "live/log_follower.py lines": [(_follow, *_repeated("{}\n"))],

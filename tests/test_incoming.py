@@ -40,7 +40,7 @@ from accord.edges import (
     sendable,
     sendable_json,
 )
-from accord.formats import formats
+from accord.formats import Row, formats, read_rows
 from accord.live import open_ingestor
 from accord.live.messages import (
     HistoryDeduplicator,
@@ -141,10 +141,21 @@ def test_damaged_archive_is_refused(content: bytes, cut: int, byte: int) -> None
 
 # --- every reader, and every stage after it -----------------------------------------------------------------------------
 
+
+def export(name: str) -> list[dict[str, Any]]:
+    """Return the rows of an export in `tests/data/exports`."""
+    rows = read_rows(Path(__file__).parent / "data" / "exports" / name)
+    return [dict(row.fields) for row in rows if isinstance(row, Row)]
+
+
 SAMPLES: dict[str, list[dict[str, Any]]] = {
     "openai-messages": [{"id": "c1", "metadata": {"system": "s", "topic": "t"}, "messages": MESSAGES, "documents": ["d"]}],
     "sharegpt": [{"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}],
     "table": [{"conversation_id": "c1", "role": each["role"], "content": each["content"], "system": "s"} for each in MESSAGES],
+    "pairs": [{
+        "item": "p1", "prompt": "hello", "response_a": "hi there", "response_b": "good day", "model_a": "v1",
+        "model_b": "v2", "winner": "a", "annotator": "ann",
+    }],
     "benchmark": [{
         "id": "b1", "dataset": "d", "level": "turn", "system": "s", "messages": MESSAGES, "response_index": 1,
         "knowledge": ["fact"], "references": [], "meta": {"not_applicable": [["ann", "Q2"]]},
@@ -173,6 +184,10 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
     "langsmith": [*LANGSMITH_RUNS, *LANGSMITH_FEEDBACK],
     "langfuse-scores": LANGFUSE_SCORES,
     "potato": POTATO_ROWS,
+    "zendesk": export("zendesk_tickets.jsonl"),
+    "intercom": export("intercom_conversations.json"),
+    "slack": export("slack/support-bot/2026-05-31.json"),
+    "chatgpt": export("chatgpt_conversations.json"),
 }  # fmt: skip
 ODD_TEXTS = st.sampled_from([
     *TEXTS, *TIMES, "=1+1", "NaN", "1e999", "[" * 200, "{", "a\nb\tc\r", "x" * 3000, "../../etc", "<script>",

@@ -246,8 +246,8 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
     assert missing == ({} if without_texts else {"t35": "no reply to score"})
 
 
-def test_run_reports_roles_without_messages(folder: Path) -> None:
-    said = invoke("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
+def test_run_refuses_roles_without_messages(folder: Path) -> None:
+    said = refused("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED)
     assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
 
 

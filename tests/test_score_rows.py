@@ -96,6 +96,13 @@ def test_batch_rows_hold_facts_of_their_conversations(project: Project, folder: 
     assert sum(found["c0"]["probabilities"]) == pytest.approx(1) and len(found["c0"]["options"]) > 1
 
 
+def test_scores_name_the_version_in_files_and_in_python(project: Project, folder: Path, tmp_path: Path) -> None:
+    names = {each.id: each.version for each in chats()}
+    for out in (None, "scores.parquet", "scores.csv"):
+        done = project.score(chat_file(tmp_path), None if out is None else tmp_path / out, folder)
+        assert {str(row["conversation"]): str(row["version"]) for row in done} == names
+
+
 def test_repeated_scores_replace_earlier_rows(project: Project, folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
         project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)

@@ -204,7 +204,12 @@ class LabelOptions:
     ] = None
     raters: Annotated[
         list[str] | None,
-        typer.Option("--rater", metavar="COLUMN[=NAME]", help="Column with the ratings of one annotator; repeatable."),
+        typer.Option(
+            "--rater",
+            "--human",
+            metavar="COLUMN[=NAME]",
+            help="Column with the ratings of one annotator; repeatable.",
+        ),
     ] = None
     judges: Annotated[
         list[str] | None,
@@ -212,6 +217,15 @@ class LabelOptions:
             "--judge",
             metavar="COLUMN[=NAME]",
             help="Column with a model's answers, or with names of models; repeatable.",
+        ),
+    ] = None
+
+    orders: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order",
+            metavar="[COLUMN=]A>B>C",
+            help="Order of the words of a scale, the highest first; by default known ones are detected. Repeatable.",
         ),
     ] = None
 
@@ -394,6 +408,7 @@ def command_line(
     raters: Sequence[str] = (),
     label_files: Sequence[str | Path] = (),
     judges: Sequence[str] = (),
+    orders: Sequence[str] | None = None,
 ) -> str:
     """Return a shell command on files, with its options quoted.
 
@@ -405,9 +420,11 @@ def command_line(
         raters: Values of `--rater`.
         label_files: Values of `--from`.
         judges: Values of `--judge`.
+        orders: Values of `--order`.
     """
     options = {
         "--from": label_files, "--labels": labels, "--rater": raters, "--judge": judges, "--columns": columns or (),
+        "--order": orders or (),
     }  # fmt: skip
     words = [str(file) for file in files]
     words += [

@@ -37,11 +37,13 @@ class Output:
         is_earlier: Recognizes an earlier output of the command; None if the command itself decides.
         may_hold_project: Whether the output is a folder that holds a project of its own.
         card: File that marks the folder as an earlier output, for outputs that are folders.
+        beside: Endings of the files that the command writes next to the output, with its name.
     """
 
     is_earlier: Callable[[Path], bool] | None = None
     may_hold_project: bool = False
     card: str = ""
+    beside: tuple[str, ...] = ()
 
 
 def rows_with(*columns: str) -> Callable[[Path], bool]:
@@ -68,8 +70,11 @@ def folder_with(card: str) -> Output:
 
 
 def _is_check(path: Path) -> bool:
-    """Return True for a check as JSON."""
-    return path.is_file() and '"main_statistic"' in _beginning(path)
+    """Return True for a check as JSON or Markdown."""
+    if not path.is_file():
+        return False
+    text = _beginning(path)
+    return '"main_statistic"' in text or text.startswith("# Accord check: ")
 
 
 def _is_empty_queue(path: Path) -> bool:
@@ -101,10 +106,13 @@ SYNTHETIC = Output(rows_with("id", "messages", "synthetic"))
 REPORT = Output(page_titled("Accord report"))
 ISSUES_PAGE = Output(page_titled("Accord: issues"))
 AGREEMENT_CARD = Output(
-    lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path)
+    lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path),
+    beside=(".md", ".svg"),
 )
 GATE_FILE = Output(lambda path: path.is_file() and "accord gate" in _beginning(path)[:4096])
 CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
+DISPUTED = Output(rows_with("id", "judge", "labels", "cell"))
+"""Rows where the judge and a person differ."""
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
 SKILL = folder_with("SKILL.md")
@@ -199,11 +207,16 @@ def check_outputs(outputs: Mapping[str, Output], given: Mapping[str, Any], force
         _check_folders(path, output)
         if not output.may_hold_project:
             _check_content(path, project)
-        check_output(
-            path, [*(() if output.may_hold_project else project), *files, *others], output.is_earlier, force,
-            _written(path, given),
-        )  # fmt: skip
+        protected = [*(() if output.may_hold_project else project), *files, *others]
+        check_output(path, protected, output.is_earlier, force, _written(path, given))
+        for ending in output.beside if path.suffix else ():
+            check_output(path.with_suffix(ending), protected, _beside(path, output), force, [])
         _check_in_inputs(path, inputs, output)
+
+
+def _beside(path: Path, output: Output) -> Callable[[Path], bool]:
+    """Return a recognizer of earlier files next to an output, which were written together with it."""
+    return lambda _: path.is_file() and output.is_earlier is not None and output.is_earlier(path)
 
 
 def _written(path: Path, given: Mapping[str, Any]) -> list[Path]:

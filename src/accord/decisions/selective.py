@@ -171,7 +171,7 @@ class Selection:
             if not self.leaves_open:
                 return replace(score, signature=signature, notes={**score.notes, "call": UNCERTAIN, "sure": sure})
             notes = {**score.notes, "sure": sure, **({"warning": score.warning} if score.warning else {})}
-            return Unscored(score.target, score.annotator, LEFT, signature, notes)
+            return Unscored(score.target, score.annotator, LEFT, signature, notes, version=score.version)
         called = GOOD if probability >= 0.5 else BAD
         return replace(score, signature=signature, notes={**score.notes, "call": called, "sure": sure})
 

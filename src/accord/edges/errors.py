@@ -84,11 +84,11 @@ class PluginError(BadInput):
 
 
 class BadRow(BadInput):
-    """An invalid row of a file, or of a table in memory, with its place and the reason."""
+    """An invalid row of a file, or of a table in memory, with its place and the reason; line 0 is the whole file."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
         unit = "row" if path.startswith("<") or path.endswith(".parquet") else "line"
-        super().__init__(f"{path}, {unit} {line}: {reason}")
+        super().__init__(f"{path}, {unit} {line}: {reason}" if line else f"{path}: {reason}")
         self.path = path
         self.line = line
         self.reason = reason

@@ -9,22 +9,23 @@ from .files.object_storage import READ as READ, storage_options as storage_optio
 from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes
 from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
+from .files.slack_folders import is_slack_channel as is_slack_channel
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
-from .files.row_writer import QueueWriter as QueueWriter, score_frame as score_frame, SCORE_NESTED as SCORE_NESTED
+from .files.row_writer import QueueWriter as QueueWriter, RowWriter as RowWriter, score_frame as score_frame
+from .files.row_writer import SCORE_NESTED as SCORE_NESTED
 from .files.row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
 from .files.row_writer import ScoreWriter as ScoreWriter, UNSCORED as UNSCORED
 from .labels.annotations import AnnotationWriter as AnnotationWriter, read_annotations as read_annotations
 from .labels.answers import answer_to as answer_to, NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales
-from .labels.column_roles import FileRoles as FileRoles, is_machine as is_machine
-from .labels.column_roles import is_model_name as is_model_name, judge_in as judge_in
-from .labels.column_roles import JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
-from .labels.column_roles import OTHER_WORDS as OTHER_WORDS, unclear_text as unclear_text
 from .labels.label_files import file_roles as file_roles, label_ids as label_ids, raw_label_rows as raw_label_rows
-from .labels.label_files import LABEL_COLUMNS as LABEL_COLUMNS, read_labels as read_labels
+from .labels.label_files import read_labels as read_labels
 from .labels.label_files import RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .labels.label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
 from .labels.label_scales import on_present_scale as on_present_scale, OtherScales as OtherScales
+from .labels.ordered_words import has_none as has_none, is_letters as is_letters, MAX_ORDERED as MAX_ORDERED
+from .labels.ordered_words import order_for as order_for, order_of as order_of, parse_orders as parse_orders
+from .labels.ordered_words import WordOrder as WordOrder
 from .labels.rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
@@ -35,6 +36,9 @@ from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as L
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
+from .pairs import check_pair_file as check_pair_file, check_sides as check_sides, on_comparison as on_comparison
+from .pairs import PREFERENCE as PREFERENCE
+from .pairs import pair_roles as pair_roles, PairRoles as PairRoles, preferences as preferences
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
@@ -45,3 +49,42 @@ from .record import under_our_names as under_our_names, WrongShape as WrongShape
 from .roles import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
 from .detection import detect as detect
+from .tables.people import bare_name as bare_name, is_person as is_person, may_be_rater as may_be_rater
+from .tables.people import may_hold_names as may_hold_names, person_in as person_in, rater_columns as rater_columns
+from .tables.people import share_scale as share_scale
+from .tables.roles import cells_of as cells_of, columns_with_names as columns_with_names, Columns as Columns
+from .tables.roles import group_columns as group_columns
+from .tables.roles import copies_text as copies_text, is_machine as is_machine, is_model_name as is_model_name
+from .tables.roles import judge_in as judge_in, JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
+from .tables.roles import NO_COLUMN as NO_COLUMN, question_in as question_in, ROLE_ROWS as ROLE_ROWS
+from .tables.roles import structure as structure, table_roles as table_roles, TableOptions as TableOptions
+from .tables.roles import TableRoles as TableRoles, unclear_text as unclear_text, unread_text as unread_text
+from .tables.roles import unclear_to_import as unclear_to_import
+from .tables.scales import ends_of as ends_of, has_scale as has_scale, has_scale_values as has_scale_values
+from .tables.scales import infer_scale as infer_scale, InferredScale as InferredScale, is_missing as is_missing
+from .tables.scales import (
+    is_none as is_none,
+    is_number as is_number,
+    MAX_LOCATIONS as MAX_LOCATIONS,
+    MIN_PARSED as MIN_PARSED,
+)
+from .tables.scales import mixed_scales as mixed_scales, MixedScales as MixedScales, no_scale as no_scale
+from .tables.scales import number_of as number_of, observed_answers as observed_answers
+from .tables.scales import ObservedAnswers as ObservedAnswers, off_scale as off_scale
+from .tables.scales import (
+    plain_value as plain_value,
+    positions_among as positions_among,
+    rescaled as rescaled,
+    RowLocation as RowLocation,
+    typed as typed,
+)
+from .tables.scales import upper_share as upper_share, USUAL_ENDS as USUAL_ENDS, WIDEST as WIDEST
+from .table import holds_text as holds_text
+from .tables.words import (
+    AGAINST as AGAINST,
+    ALIASES as ALIASES,
+    CONSENSUS as CONSENSUS,
+    HUMAN as HUMAN,
+    NOT_VALUES as NOT_VALUES,
+)
+from .tables.words import LABEL_COLUMNS as LABEL_COLUMNS, OTHER_WORDS as OTHER_WORDS, PEOPLE as PEOPLE

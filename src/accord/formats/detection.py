@@ -7,16 +7,16 @@ import shlex
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
 from accord.formats.labels.label_files import is_exchange
 from accord.formats.labels.rating_columns import words_of
 from accord.formats.record import Fields, formats, plain_name
 from accord.formats.table import names_annotator, names_rating
+from accord.formats.tables.words import ALIASES as LABEL_ALIASES
 from accord.values import BUILT_IN
 
 _MOST_SPECIFIC_FIRST = (
-    "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
-    "sharegpt", "mlflow", "langfuse", "otel", "table",
+    "benchmark", "pairs", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores",
+    "openai-messages", "sharegpt", "zendesk", "intercom", "slack", "chatgpt", "mlflow", "langfuse", "otel", "table",
 )  # fmt: skip
 
 

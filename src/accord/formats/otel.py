@@ -354,6 +354,14 @@ def _service(span: Fields) -> str | None:
     return None if name is None or str(name).startswith("unknown_service") else str(name)
 
 
+def _version(span: Fields) -> str | None:
+    """Return the version of the agent of a span, or of the service of its resource."""
+    resource = span.get("resource")
+    named = plain_attributes(resource.get("attributes")) if isinstance(resource, Mapping) else {}
+    version = attributes_of(span).get("gen_ai.agent.version") or named.get("service.version")
+    return None if version in (None, "") else str(version)
+
+
 def _merged_records(rows: Sequence[Fields]) -> list[Fields]:
     """Return spans by start time, with all log records of one span merged, since each is one message."""
     spans: list[Fields] = []
@@ -414,12 +422,13 @@ def _outer_calls(spans: Iterable[_Attributed]) -> Iterator[tuple[Fields, dict[st
 
 
 def _system_and_model(spans: Iterable[_Attributed]) -> dict[str, Any]:
-    """Return the last system and the last model that spans name; the first model is the system if none is named."""
+    """Return the last system, model and version that spans name; the first model is the system if none is named."""
     metadata: dict[str, Any] = {}
     for span, attributes in spans:
         model = next((attributes[name] for name in _MODELS if attributes.get(name)), None)
         system = attributes.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
-        metadata |= {name: value for name, value in {"system": system, "model": model}.items() if value is not None}
+        named = {"system": system, "model": model, "version": _version(span)}
+        metadata |= {name: value for name, value in named.items() if value is not None}
     return metadata
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -25,7 +25,6 @@ from accord.formats.files.row_reader import (
 from accord.formats.files.row_writer import ENDINGS
 from accord.formats.labels.annotations import COLUMNS as ANNOTATION_COLUMNS
 from accord.formats.labels.annotations import looks_like_annotations
-from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
 from accord.formats.labels.label_files import is_judgement, looks_like_labels, mapped
 from accord.formats.record import (
     Fields,
@@ -39,6 +38,7 @@ from accord.formats.record import (
 )
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import with_plain_reply
+from accord.formats.tables.words import ALIASES as LABEL_ALIASES
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import plugin_error
 
@@ -199,6 +199,8 @@ def _content(fields: Fields) -> Content:
         return "scores"
     if any(kind.holds_answers(fields) for _, kind in formats):
         return "answers"
+    if formats.get("pairs").accepts(fields):
+        return "conversations"
     return "labels" if looks_like_labels(fields) else "conversations"
 
 
@@ -331,7 +333,7 @@ def convert_row(
         record = _converted(kind, [fields], default_id)
     except WrongShape:
         raise
-    except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (BadInput, *_MALFORMED) as error:
         prefix = "" if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}): "
         raise WrongShape(f"{prefix}{error}") from None
     if record is None:
@@ -372,11 +374,11 @@ def _without_bad(rows: Iterable[Row | BadRow], report: OnBadRow) -> Iterator[Row
 def _records(
     path: Source, format: Format, rows: Iterator[Row], report: OnBadRow, on_skip: OnSkip, stem: str | None = None
 ) -> Iterator[Record]:
-    prefix = sendable(stem or path.name.split(".")[0])
+    prefix, version = sendable(stem or path.name.split(".")[0]), version_of_folder(path)
     if format.key is None:
         for row in _typed(path, format, rows):
-            default_id = f"{prefix}-{row.line}"
-            record = _guarded(path, row.line, report, _converted, format, [row.fields], default_id, row.line)
+            default_id = f"{prefix}-{row.line}" if row.line else prefix
+            record = _guarded(path, row.line, report, _converted, format, [row.fields], default_id, row.line, version)
             if record is not None:
                 yield record
         return
@@ -423,13 +425,43 @@ def _gathered(
             line, place = divmod(group[0].line, len(sources))
             path, stem = sources[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, line, report, _converted, format, fields, f"{stem}-{line}", line)
+            version = version_of_folder(path)
+            record = _guarded(path, line, report, _converted, format, fields, f"{stem}-{line}", line, version)
             if record is not None:
                 yield record
 
 
-def _converted(format: Format, fields: Sequence[Fields], default_id: str, line: int = 0) -> Record | None:
+def version_of_folder(path: Source) -> str | None:
+    """Return the name of the folder of a file, or of the one above, if it is a version such as `v1.2` or `release-7`.
+
+    >>> version_of_folder(Path("logs/v1.2/may/chats.jsonl")), version_of_folder(Path("logs/vacation/chats.jsonl"))
+    ('v1.2', None)
+    """
+    parts = path.parts if isinstance(path, Path) else ()
+    for name in reversed(parts[-3:-1]):
+        word = name.casefold()
+        prefix = next((each for each in ("version", "release", "v") if word.startswith(each)), None)
+        number = "" if prefix is None else word.removeprefix(prefix).lstrip(" _-").partition("-")[0]
+        if number and number.isascii() and number.strip("0123456789._") == "" and number[0].isdigit():
+            return sendable(name)
+    return None
+
+
+def with_version(record: Record, version: str) -> Record:
+    """Return a record with a version if its conversation names none; without a system, it is compared by version."""
+    conversation = record.conversation
+    if not conversation.turns or conversation.version is not None:
+        return record
+    metadata = {"system": version, **{k: v for k, v in conversation.metadata.items() if v not in (None, "")}}
+    return replace(record, conversation=replace(conversation, metadata={**metadata, "version": version}))
+
+
+def _converted(
+    format: Format, fields: Sequence[Fields], default_id: str, line: int = 0, version: str | None = None
+) -> Record | None:
     record = format.convert(fields, default_id)
+    if record is not None and version is not None:
+        record = with_version(record, version)
     if record is None or not line:
         return record if record is None else admitted(record)
     # `dataclasses.replace` would take three times as long.
@@ -446,12 +478,18 @@ def _keyed(
     for row in rows:
         parts = [row.fields] if format.split is None else _guarded(path, row.line, report, format.split, row.fields)
         for part in parts or ():
-            name = _guarded(path, row.line, report, lambda part=part: (key(part),))
-            if name is not None:
-                reason = format.skip_reason(part) if format.skip_reason else None
+            found = _guarded(
+                path, row.line, report, lambda part=part: (key(part), format.skip_reason and format.skip_reason(part))
+            )
+            if found is not None:
+                name, reason = found
                 if reason is not None:
                     on_skip(reason)
-                yield name[0], Row(row.line, part)
+                yield name, Row(row.line, part)
+
+
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, RecursionError, ArithmeticError)
+"""Exceptions of a row with values that a format does not expect."""
 
 
 def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
@@ -462,7 +500,7 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         report(BadRow(str(path), line, str(error)))
     except Exception as error:
         fault = plugin_error(error)
-        if fault is None and not isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+        if fault is None and not isinstance(error, _MALFORMED):
             raise
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"

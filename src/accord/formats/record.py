@@ -356,8 +356,11 @@ formats: Registry[Format] = Registry(
     "format",
     "accord.formats.labels.annotation_tools",
     "accord.formats.benchmark_items",
+    "accord.formats.chat_exports",
     "accord.formats.openai_messages",
     "accord.formats.otel",
+    "accord.formats.pairs",
+    "accord.formats.support_tickets",
     "accord.formats.table",
     "accord.formats.traces",
     contract=Contract(

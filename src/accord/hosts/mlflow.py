@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from accord.edges import BadInput, count_of
+from accord.formats import ObservedAnswers
 from accord.hosts.mlflow_traces import (
     SESSION,
     AccordJudge,
@@ -25,7 +26,7 @@ from accord.hosts.mlflow_traces import (
     session_of,
 )
 from accord.hosts.shared.scores import HostScorer, Openable, open_scorer, require
-from accord.project import Config, ObservedAnswers, Project, infer_rubric
+from accord.project import Config, Project, infer_rubric
 
 mlflow = require("mlflow", "3.17", "mlflow")
 judges = require("mlflow", "3.17", "mlflow", "mlflow.genai.judges")

@@ -23,7 +23,7 @@ from accord.live.memory_limit import CONVERSATION, RESULT, MemoryBudget, SharedD
 from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import Models, memory_models, run
 from accord.project import LiveConfig
-from accord.scoring import Perspective, ScoreOptions, Scorer
+from accord.scoring import Perspective, ScoreOptions, Scorer, with_versions
 from accord.values import POPULATION, Conversation, Document, GrowingTurns, Sample, Score, Target, Turn, Unscored
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class LiveScorer:
             return [IngestResult(Unscored(r.target, who, str(error), signature)) for r in replies]
         if took_over is not None:
             scores = [replace(score, signature=took_over) for score in scores]
-        scores = self.scorer.decided(scores)
+        scores = self.scorer.decided(with_versions(samples, scores))
         names, state = [column.name for column in table.columns], _values(table)
         return [
             IngestResult(reply.of_turn(score), dict(zip(names, values, strict=True)))

@@ -23,11 +23,8 @@ from .importing.importing import export_annotations as export_annotations, impor
 from .importing.importing import survey_options as survey_options
 from .importing.question_texts import has_generated_text as has_generated_text
 from .importing.rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
-from .importing.rubric_inference import InferredRubric as InferredRubric, ObservedAnswers as ObservedAnswers
-from .importing.rubric_inference import infer_scale as infer_scale, InferredScale as InferredScale
-from .importing.rubric_inference import mixed_scales as mixed_scales, number_of as number_of
-from .importing.rubric_inference import off_scale as off_scale, positions_note as positions_note
-from .importing.rubric_inference import rescaled as rescaled
+from .importing.rubric_inference import InferredRubric as InferredRubric, positions_note as positions_note
+from .importing.rubric_inference import set_orders as set_orders
 from .importing.worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .judges.batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
 from .judges.finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs

@@ -15,6 +15,7 @@ from accord.decisions import Decision, Evidence, Verdict, figures_of, second_jud
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
+from accord.project.evaluators.pair_test import PairTest
 from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
     CalledRow,
@@ -114,6 +115,7 @@ class Compared(Tabular):
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
         panel: Votes of several judges, and what they add to the best one; None for fewer than two judges.
+        pairs: Agreement of its scores with people's preferences, for each comparing question with labels.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -131,6 +133,7 @@ class Compared(Tabular):
     doubled: float | None = None
     groups: Sequence[GroupAccuracy] = ()
     panel: second_judge.JudgePanel | None = None
+    pairs: Sequence[PairTest] = ()
 
     @property
     def best(self) -> str:
@@ -162,7 +165,8 @@ class Compared(Tabular):
         decision = None if self.decision is None else self.decision.to_json()
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
         panel = None if self.panel is None else self.panel.to_json()
-        return {**self.comparison.to_json(), **own, "judges": panel}
+        pairs = {"pairs": [pair.to_json() for pair in self.pairs]} if self.pairs else {}
+        return {**self.comparison.to_json(), **own, "judges": panel, **pairs}
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,7 +25,8 @@ def scores_in_files(
     A conversation counts once: the first file with it decides.
 
     Args:
-        files: Paths; `PATH=VERSION` names the assistant version of a file, else each row names it in `system`.
+        files: Paths; `PATH=VERSION` names the assistant version of a file, else each row names it in `system`, or in
+            `version` without a system.
         question: The main question.
         level: Level of the scores.
         known: Conversations that are in the store or have scores already; they are left out.
@@ -41,7 +42,7 @@ def scores_in_files(
         path, version = _named(given)
         names: set[str] = set()
         for line, row in _rows(path, level):
-            name = version or row.get("system")
+            name = version or row.get("system") or row.get("version")
             _check(path, line, row, question, signature)
             if not name:
                 raise BadInput(

@@ -47,7 +47,7 @@ def card_markdown(card: AgreementCard) -> str:
         f"Question **{plain_markdown(asked.name)}** ({plain_markdown(asked.text)}), "
         f"scale {plain_markdown(asked.scale)}.",
         "", "## Agreement", "",
-        *_table(
+        *markdown_table(
             ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
              "r within versions", "other people's error", "α of people"],
             [_agreement_row(each) for each in card.agreement],
@@ -55,16 +55,17 @@ def card_markdown(card: AgreementCard) -> str:
         "", "Errors are RMSE in points; r is a correlation; brackets are 95% intervals over conversations.",
     ]  # fmt: skip
     if card.statistics:
-        lines = [*lines[:-1], "Brackets are 95% intervals over items.", "", "## Statistics", "", *_table(
+        lines = [*lines[:-1], "Brackets are 95% intervals over items.", "", "## Statistics", "", *markdown_table(
             ["", "among people", "judge with people"],
             [[each.name, str(each.people), str(each.judge)] for each in card.statistics],
         )]  # fmt: skip
     if card.mean is not None:
         mean = card.mean
         row = [str(mean.judge), str(mean.corrected), mean.method, str(mean.bias)]
-        lines += ["", "## Mean of all rows", "", *_table(["judge alone", "corrected", "estimator", "bias"], [row])]
+        header = ["judge alone", "corrected", "estimator", "bias"]
+        lines += ["", "## Mean of all rows", "", *markdown_table(header, [row])]
     if card.baselines:
-        lines += ["", "## Comparison", "", *_table(
+        lines += ["", "## Comparison", "", *markdown_table(
             ["", "error", "test against it"],
             [[card.subject.name, str(first.error), ""],
              *([each.name, str(each.error), "" if each.p is None else p_text(each.p)] for each in card.baselines)],
@@ -72,17 +73,17 @@ def card_markdown(card: AgreementCard) -> str:
     if card.subject.kind == "evaluator":
         lines += ["", "## Single scores", "", *_single_lines(card)]
     if card.groups:
-        lines += ["", "## Groups", "", *_table(
+        lines += ["", "## Groups", "", *markdown_table(
             ["by", "group", "ratings", "bias in points", "test"],
             [[each.by, each.group, f"{each.labels:,}", str(each.bias), p_text(each.p)] for each in card.groups],
         )]  # fmt: skip
     marks = {True: "yes", False: "no", None: "untested"}
     if card.rules:
-        lines += ["", "## Rules of the verdict", "", *_table(
+        lines += ["", "## Rules of the verdict", "", *markdown_table(
             ["for", "rule", "value", "limit", "met"],
             [[each.state, each.name, each.value, each.limit, marks[each.is_met]] for each in card.rules],
         )]  # fmt: skip
-    lines += ["", "## Provenance", "", *_table(["", ""], _provenance(card))]
+    lines += ["", "## Provenance", "", *markdown_table(["", ""], _provenance(card))]
     if card.limits:
         lines += ["", "## Limits", "", *(f"- {plain_markdown(each)}" for each in card.limits)]
     used = (
@@ -140,7 +141,8 @@ def _provenance(card: AgreementCard) -> list[list[str]]:
     return rows
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; texts of users are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     cells = [row if place == 1 else [*map(plain_markdown, row)] for place, row in enumerate(lines)]
     return [f"| {' | '.join(row)} |" for row in cells]

@@ -1,36 +1,90 @@
-"""Page of a check: a judge against the labels of people in a table, as HTML or JSON."""
+"""Page of a check: a judge against the labels of people in a table, as HTML, Markdown or JSON."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, Guide, interval_plot
-from accord.edges import BadInput, count_of, write_atomically
+from accord.edges import BadInput, count_of, escape_controls, truncate_middle, write_atomically
+from accord.report.card_files import markdown_table, plain_markdown
 from accord.report.page import render_page
-from accord.table_check import CheckResult, plain, plan_lines, repeat_lines, signed
+from accord.table_check import (
+    CheckResult,
+    cell_rows,
+    confusion_rows,
+    decision_lines,
+    disputed_lines,
+    mean_rows,
+    pair_lines,
+    people_text,
+    plain,
+    plan_lines,
+    repeat_lines,
+    row_columns,
+    signed,
+    slice_text,
+)
 from accord.values import Estimate, agreement_word, p_text
 from accord.version import __version__
 
-MAX_BIASES = 20
-"""Rows of the table of biases."""
+MAX_BIASES, MAX_SLICES, MAX_ROWS = 20, 20, 50
+"""Rows of the table of biases, of errors by slice, and behind a cell of the counts."""
+MAX_TEXT = 400
+"""Characters of a text in a row."""
+
+
+def check_ending(path: Path) -> None:
+    """Raise `BadInput` for a file with an ending that `write_check` does not write."""
+    if path.suffix.lower() not in (".html", ".json", ".md"):
+        raise BadInput(f"{path}: a check is written as .html, .json or .md; name a file with one of these endings")
 
 
 def write_check(result: CheckResult, path: str | Path) -> Path:
-    """Write a check as a self-contained HTML page, or as JSON, by the ending of the file.
+    """Write a check as a self-contained HTML page, as Markdown, or as JSON, by the ending of the file.
 
     Raises:
         BadInput: The ending is another one.
     """
     path = Path(path)
-    if path.suffix.lower() not in (".html", ".json"):
-        raise BadInput(f"{path}: a check is written as .html or .json; name a file with one of these endings")
-    is_page = path.suffix.lower() == ".html"
-    text = check_page(result) if is_page else json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(path, text, "xmlcharrefreplace" if is_page else "backslashreplace")
+    check_ending(path)
+    ending = path.suffix.lower()
+    if ending == ".html":
+        write_atomically(path, check_page(result), "xmlcharrefreplace")
+    elif ending == ".md":
+        write_atomically(path, check_markdown(result), "backslashreplace")
+    else:
+        text = json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n"
+        write_atomically(path, text, "backslashreplace")
     return path
+
+
+def check_markdown(result: CheckResult) -> str:
+    """Return a check as Markdown; texts of users are escaped."""
+    name, counts = plain_markdown(result.name), f"{result.rows:,} rows, {result.judged:,} with a score"
+    lines = [f"# Accord check: {name}", "", f"{counts}, {result.labeled:,} of them with a label.", ""]
+    lines += [f"**{plain_markdown(result.verdict)}**", ""]
+    lines += [f"- {plain_markdown(_sentence(f'warning: {each}'))}" for each in result.warnings]
+    lines += [f"- {plain_markdown(_sentence(each))}" for each in decision_lines(result)]
+    rows = [[row.statistic, people_text(row), plain(row.judge)] for row in result.agreement]
+    lines += ["", "## Agreement", "", *markdown_table(["", "among people", "judge with people"], rows)]
+    if result.confusion is not None:
+        lines += ["", "## Counts", "", *markdown_table(*confusion_rows(result.confusion))]
+    lines += ["", *(plain_markdown(_sentence(each)) for each in disputed_lines(result))]
+    if result.means.rows:
+        lines += ["", "## Means", "", *markdown_table([result.mean_name, "95% interval"], mean_rows(result)), ""]
+        lines += [f"{plain_markdown(_sentence(each))}  " for each in plan_lines(result)]
+    if result.automation is not None and result.automation.slices:
+        lines += ["", "## Decided alone, by slice", ""]
+        lines += [f"- {plain_markdown(slice_text(each))}" for each in result.automation.slices[:MAX_SLICES]]
+    lines += ["", "## What ran", "", f"- Ran: {plain_markdown(', '.join(result.supported) or 'nothing')}"]
+    lines += [f"- Not run: {plain_markdown(name)}: {plain_markdown(reason)}" for name, reason in result.missing]
+    columns = (f"{role} = {column}" for role, column in result.columns.items())
+    lines += [f"- Columns: {plain_markdown('; '.join(columns))}", f"- Scale: {plain_markdown(str(result.scale))}", ""]
+    return escape_controls("\n".join(lines) + f"\nAccord {__version__}\n")
 
 
 def check_page(result: CheckResult) -> str:
@@ -40,9 +94,46 @@ def check_page(result: CheckResult) -> str:
         "calibration": _calibration(result), "systems": _systems(result), "agreement": _agreement(result),
         "biases": _biases(result), "bias_rows": result.biases[:MAX_BIASES], "p_text": p_text,
         "headline": _headline(result), "plan": list(plan_lines(result)), "repeats": list(repeat_lines(result)),
+        "strengths": _strengths(result), "pairs": list(pair_lines(result)),
         "has_people": any(row.people.value is not None for row in result.agreement),
+        "decisions": list(decision_lines(result)), "counts": _counts(result), "cells": _cells(result),
+        "disputed": list(disputed_lines(result)), "slice_text": slice_text, "max_slices": MAX_SLICES,
+        "max_rows": MAX_ROWS, "people_text": people_text,
         "plain": plain, "signed": signed, "gap": lambda each: Estimate(each.difference, each.low, each.high),
     })  # fmt: skip
+
+
+def _sentence(line: str) -> str:
+    """Return a line of the terminal as a sentence."""
+    text = line.strip()
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _counts(result: CheckResult) -> list[tuple[str, list[tuple[int, str]]]]:
+    """Return the rows of the table of counts: each count with the anchor of its rows, empty for none."""
+    found = result.confusion
+    if found is None:
+        return []
+    return [
+        (name, [(count, f"cell-{first}-{second}" if count and result.table is not None else "")
+                for second, count in enumerate(row)])
+        for first, (name, row) in enumerate(zip(found.values, found.counts, strict=True))
+    ]  # fmt: skip
+
+
+def _cells(result: CheckResult) -> list[dict[str, Any]]:
+    """Return the first rows behind each cell of the counts, with their columns."""
+    if result.confusion is None or result.table is None:
+        return []
+    values, columns = result.confusion.values, row_columns(result.table)
+    return [
+        {
+            "anchor": f"cell-{first}-{second}", "count": result.confusion.counts[first][second],
+            "name": f"people say {values[first]}, the judge {values[second]}", "columns": columns,
+            "rows": [[truncate_middle(row[column] or "", MAX_TEXT) for column in columns] for row in rows],
+        }
+        for first, second, rows in cell_rows(result.table, result.confusion, MAX_ROWS)
+    ]  # fmt: skip
 
 
 def _headline(result: CheckResult) -> str:
@@ -55,6 +146,8 @@ def _headline(result: CheckResult) -> str:
     agrees = judge.low > 0
     if result.is_biased and bias.value is not None:
         word = "too generous" if bias.value > 0 else "too strict"
+        if result.pairs is not None:
+            return f"The judge prefers {'A' if bias.value > 0 else 'B'} too often, by {abs(bias.value):.2f}"
         return f"The judge is {word} by {abs(bias.value):.2f}" + ("" if agrees else ", and agrees by chance only")
     if not agrees:
         return "The judge may agree by chance only"
@@ -128,7 +221,17 @@ def _systems(result: CheckResult) -> Markup:
     for mean, judge in zip(result.systems.systems, result.systems.judge_means, strict=True):
         rows.append(ChartRow(mean.system, Estimate(mean.mean, mean.low, mean.high), "people"))
         rows += [ChartRow(f"{mean.system}, judge alone", Estimate(judge), "model")] if judge is not None else []
-    return interval_plot(rows, Axis(result.mean_name), "Corrected means of systems", None) if rows else Markup("")
+    axis = Axis(result.mean_name if result.pairs is None else "win rate")
+    return interval_plot(rows, axis, "Corrected means of systems", None) if rows else Markup("")
+
+
+def _strengths(result: CheckResult) -> Markup:
+    """Draw the strengths of versions in a table of pairs, and those by the judge alone."""
+    rows = []
+    for each in () if result.pairs is None else result.pairs.strengths:
+        rows.append(ChartRow(each.version, each.strength, "people"))
+        rows.append(ChartRow(f"{each.version}, judge alone", Estimate(each.judge), "model"))
+    return interval_plot(rows, Axis("strength (log-odds)"), "Strengths of versions", 0.0) if rows else Markup("")
 
 
 def _biases(result: CheckResult) -> Markup:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, count_of, dump_yaml, load_yaml, read_json_file, strip_url_secrets
+from accord.formats import parse_orders
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
@@ -29,6 +30,7 @@ from accord.project import (
     load_config,
     positions_note,
     recorded_agreement,
+    set_orders,
     set_scales,
     survey_files,
     survey_options,
@@ -93,6 +95,7 @@ class RunOptions:
         turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
         judges: Columns with a judge's answers, or with names of judges.
+        orders: Orders of the words of scales, the highest first, such as `A>B>C` or `grade=A>B>C`.
 
     >>> RunOptions(main="helpful", scales={"helpful": (1, 5)}).turns
     'rated'
@@ -111,6 +114,7 @@ class RunOptions:
     turns: Turns = "rated"
     template: Mapping[str, Any] = field(default_factory=dict)
     judges: Sequence[str] = ()
+    orders: Sequence[str] = ()
 
 
 def run_project(
@@ -154,6 +158,7 @@ def run_project(
         command=shlex.join(["accord", "run", *map(str, sources), "--out", str(out)]),
     )  # fmt: skip
     set_scales(survey, options.scales)
+    set_orders(survey.questions, parse_orders(options.orders), None)
     for reason in survey.skipped_files:
         note(f"skipped: {reason}")
     if not survey.files:

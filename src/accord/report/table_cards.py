@@ -33,7 +33,7 @@ def card_of_check(result: CheckResult, made_by: str = "people") -> AgreementCard
     content = {
         "made": date.today().isoformat(), "accord_version": __version__, "project": result.name,
         "subject": {"kind": "judge", "name": result.columns["judge"], "digest": result.digests["judge"]},
-        "question": {"id": column, "name": column, "text": "", "scale": str(result.scale), "rubric": "none",
+        "question": {"id": column, "name": column, "text": "", "scale": result.scale_text, "rubric": "none",
                      "rubric_hash": ""},
         "labels": {"made_by": made_by, "count": sum(counts), "conversations": result.items, "annotators": counts,
                    "digest": result.digests["labels"]},

@@ -307,11 +307,11 @@ class Scorer:
         return self.finish(samples, run(self.flow(samples), models)[1])
 
     def finish(self, samples: Sequence[Sample], scores: Scores) -> Scores:
-        """Return the scores as they are reported, with `rated` and `in_training` for known conversations."""
+        """Return the scores as they are reported, with versions, and `rated` and `in_training` if they are known."""
         known = self.evaluator.training_set
         if known is not None:
             scores = _with_training_flags(known, samples, scores)
-        return self.decided(scores)
+        return self.decided(with_versions(samples, scores))
 
     def decided(self, scores: Scores) -> Scores:
         """Return the scores with their calls, certified bands, and the values of least expected loss or cost.
@@ -332,6 +332,15 @@ class Scorer:
     def unscored(self, target: Target, reason: str) -> Unscored:
         """Return a missing score with its reason."""
         return Unscored(target, self.perspective.speaker, reason, self.evaluator.signature())
+
+
+def with_versions(samples: Sequence[Sample], scores: Scores) -> Scores:
+    """Return the scores with the versions of the assistants of their conversations."""
+    named = {sample.conversation.id: sample.conversation for sample in samples}
+    versions = {name: version for name, each in named.items() if (version := each.version) is not None}
+    if not versions:
+        return scores
+    return [replace(score, version=versions.get(score.target.conversation)) for score in scores]
 
 
 def _with_training_flags(known: TrainingSet, samples: Sequence[Sample], scores: Scores) -> Scores:

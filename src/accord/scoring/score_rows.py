@@ -28,7 +28,6 @@ from accord.scoring.pipeline import ScoringProject
 from accord.store import BATCH_ROWS, DAMAGED, Mart, MartRow, Store, batches
 from accord.values import Conversation, Sample, ScoreRow, Turn
 
-VERSION = ("version", "release", "revision")
 TOPIC = ("topic", "domain", "category", "intent")
 USER_GROUP = ("user_group", "group", "segment", "cohort", "persona")
 LANGUAGE = ("language", "lang", "locale")
@@ -60,7 +59,7 @@ class ConversationFacts:
         times = chain([_named_time(metadata)], map(_turn_time, conversation.turns))
         time = next((each for each in times if each is not None), None)
         return cls(
-            _shortened(conversation.system), _first(metadata, VERSION), _first(metadata, TOPIC),
+            _shortened(conversation.system), _shortened(conversation.version), _first(metadata, TOPIC),
             _first(metadata, USER_GROUP), _first(metadata, LANGUAGE), time, conversation.is_synthetic,
         )  # fmt: skip
 

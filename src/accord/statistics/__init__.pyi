@@ -3,6 +3,8 @@ from .agreement import LOWER_IS_BETTER as LOWER_IS_BETTER
 from .agreement import MeanStatistic as MeanStatistic, number as number, Paired as Paired, pearson as pearson
 from .agreement import range_names as range_names, smece as smece, Statistic as Statistic, STATISTICS as STATISTICS
 from .agreement import TWO_VALUED as TWO_VALUED, within as within
+from .alternative_annotator import alternative_annotator_test as alternative_annotator_test
+from .alternative_annotator import AlternativeAnnotators as AlternativeAnnotators, PASSES as PASSES
 from .calibration_error import Diagram as Diagram, diagrams as diagrams, mean_smece as mean_smece
 from .calibration_error import smece_estimates as smece_estimates
 from .chance_corrected import alpha_estimate as alpha_estimate, counted as counted, fleiss_kappa as fleiss_kappa
@@ -32,6 +34,9 @@ from .intervals import normal_quantile as normal_quantile, normal_tail as normal
 from .intervals import reach as reach, SelectiveTest as SelectiveTest, spread_of as spread_of, tradeoff as tradeoff
 from .intervals import upper_bound as upper_bound
 from .jackknife import jackknife as jackknife, jackknife_of as jackknife_of
+from .paired_comparisons import bradley_terry as bradley_terry, corrected_strengths as corrected_strengths
+from .paired_comparisons import KAPPA as KAPPA
+from .paired_comparisons import parts_apart as parts_apart, Preferences as Preferences
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, central as central
 from .resampling import Clusters as Clusters, estimate_from_draws as estimate_from_draws, fold_of as fold_of
@@ -39,4 +44,5 @@ from .resampling import grouped_folds as grouped_folds, holm as holm, INNER_FOLD
 from .resampling import mean_over as mean_over, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import SingleGroup as SingleGroup, Split as Split
 from .scale_intervals import mean_on_scale as mean_on_scale, share_interval as share_interval
+from .share_to_automate import shares_to_test as shares_to_test, widest_share as widest_share
 from .two_sample_test import two_sample_test as two_sample_test, TwoSampleResult as TwoSampleResult

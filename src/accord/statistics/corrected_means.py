@@ -149,7 +149,8 @@ def random_label_p(given: LabeledSystem, seed: int = 0) -> float:
 
     The counts of labeled units by score are compared with the counts in random choices of as many units (permutation
     test of χ²). Units of one group may be labeled together, so the labeled ones count as one unit with their mean
-    score, and the others as another one.
+    score, and the others as another one. Groups with both kinds also suggest that units were chosen one by one: a mean
+    of two then differs from a single score by chance. The larger p of both readings counts.
     """
     scores: dict[tuple[str, bool], list[float]] = {}
     for names, values, is_labeled in zip(given.groups, (given.predicted, given.unlabelled), (True, False), strict=True):
@@ -158,10 +159,18 @@ def random_label_p(given: LabeledSystem, seed: int = 0) -> float:
     labeled = np.array([each for _, each in scores])
     if labeled.all() or not labeled.any():
         return 1.0
-    mean = np.array([np.mean(each) for each in scores.values()])
-    values = np.unique(mean)
-    edges = values if len(values) <= MAX_VALUES else np.unique(np.quantile(mean, np.arange(1, BINS + 1) / BINS))
-    place = np.searchsorted(edges, mean)
+    chance = _random_choice_p(np.array([np.mean(each) for each in scores.values()]), labeled, seed)
+    if len({name for name, _ in scores}) == len(scores):
+        return chance
+    every = np.concatenate([given.predicted, given.unlabelled])
+    return max(chance, _random_choice_p(every, np.arange(len(every)) < len(given.predicted), seed))
+
+
+def _random_choice_p(scores: Floats, labeled: NDArray[np.bool_], seed: int) -> float:
+    """Return p of the labeled units as a random choice of (n,) units, by their counts of scores."""
+    values = np.unique(scores)
+    edges = values if len(values) <= MAX_VALUES else np.unique(np.quantile(scores, np.arange(1, BINS + 1) / BINS))
+    place = np.searchsorted(edges, scores)
     every, seen = np.bincount(place), np.bincount(place[labeled], minlength=place.max() + 1)
     every, seen = every[every > 0], seen[every > 0]
     draws = np.random.default_rng(seed).multivariate_hypergeometric(every, seen.sum(), RANDOM_DRAWS, method="marginals")

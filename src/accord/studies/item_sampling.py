@@ -131,7 +131,7 @@ def _sample_across_dialogues(turns: list[Target], count: int | None, rng: random
 
 
 def _entry(conversation: Conversation, key: str) -> str:
-    value = conversation.system if key == "system" else conversation.metadata.get(key)
+    value = conversation.group(key)
     return "" if value is None else str(value)
 
 

@@ -7,7 +7,7 @@ person. Intervals are over items.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ MAX_STEPS = 10
 """Largest number of steps of a scale whose step is one point."""
 MOST_PAIRS = 200_000
 """Largest number of pairs of people's labels; their number grows with the square of the labels of a row."""
+UNANIMOUS = ", unanimous rows"
+"""End of the name of a statistic in rows of two or more people who agree."""
 AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within", "mean absolute error"
 
 
@@ -67,7 +69,7 @@ class AgreementRow:
 
     Attributes:
         statistic: Its name.
-        people: Among people.
+        people: Among people; without a value in rows that were chosen because people agree in them.
         judge: Of the judge with people.
         reason: Reason of a missing figure of the judge.
     """
@@ -151,7 +153,22 @@ def agreement_rows(table: JudgedTable) -> list[AgreementRow]:
     if alphas:  # of all people together, not of pairs
         place = rows.index(alphas[0])
         rows[place] = AgreementRow(ALPHA, alpha_of(table, table.labels), alphas[0].judge, alphas[0].reason)
-    return rows
+    return [rows[0], *_among_unanimous(table, answers, rows[0].statistic), *rows[1:]]
+
+
+def _among_unanimous(table: JudgedTable, answers: Floats, name: str) -> list[AgreementRow]:
+    """Return the main statistic of the judge in rows whose people agree, if people are split in others."""
+    several = (~np.isnan(table.labels)).sum(axis=1) > 1
+    labels = table.labels[several]
+    if not len(labels):
+        return []
+    split = np.nanmax(labels, axis=1) > np.nanmin(labels, axis=1)
+    if not split.any() or split.all():
+        return []
+    kept = replace(table, labels=labels[~split], score=table.score[several][~split], item=table.item[several][~split])
+    pairs = judge_pairs(kept, answers[several][~split])
+    judge, reason = _figure(name, pairs, _statistics(table)[name], table)
+    return [AgreementRow(f"{name}{UNANIMOUS}", Estimate(), judge, reason)] if judge.value is not None else []
 
 
 Compute = Callable[[Pairs], Estimate]
@@ -162,7 +179,7 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
     scale = table.scale
 
     def of(statistic: Statistic, is_bounded: bool = True) -> Compute:
-        return lambda pairs: jackknife(Clusters(pairs.item), statistic, _paired(table, pairs), is_bounded)
+        return lambda pairs: jackknife(Clusters(pairs.item), statistic, paired(table, pairs), is_bounded)
 
     def share(rows: Callable[[Pairs], tuple[NDArray[np.bool_], NDArray[np.bool_]]]) -> Compute:
         def compute(pairs: Pairs) -> Estimate:
@@ -215,7 +232,8 @@ def table_point(table: JudgedTable) -> float:
     return step if len(labels) <= MAX_STEPS + 1 and step < span else span / MAX_STEPS
 
 
-def _paired(table: JudgedTable, pairs: Pairs) -> Paired:
+def paired(table: JudgedTable, pairs: Pairs) -> Paired:
+    """Return pairs as ratings (the first answers) and predictions (the second)."""
     options = np.union1d(table.scale.options, pairs.first)
     return Paired(options, np.searchsorted(options, pairs.first), np.zeros((len(pairs), 0)), pairs.second)
 
@@ -232,7 +250,7 @@ def _figure(name: str, pairs: Pairs, compute: Compute, table: JudgedTable) -> tu
     found = compute(pairs)
     if name in ("TPR", "TNR") and found.value is None:
         return Estimate(), f"no label is {table.scale.name(table.scale.ends[name == 'TPR'])}"
-    if found.low is None and found.value is not None and abs(found.value) == 1:
+    if found.low is None and found.value is not None and abs(found.value) > 1 - 1e-9:
         return found, "without a disagreement its interval is unknown"
     return found, ""
 

@@ -117,7 +117,7 @@ def _by_length(
         missing.append(("bias by length", "no column holds a length or a text; name it with --length COLUMN"))
         return []
     length = table.length[rows]
-    known = np.isfinite(length) & (length >= 0)
+    known = np.isfinite(length) & (length > -1)  # of pairs: the ratio of both lengths - 1
     length, item = length[known], table.item[rows][known]
     found = bias_slope(error[known], item, np.log2(1 + length))
     if found is None:

@@ -7,11 +7,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accord.edges import count_of, one_line
-from accord.statistics import SIGNIFICANT
-from accord.table_check.agreement import AgreementRow, Repeatability
+from accord.statistics import SIGNIFICANT, AlternativeAnnotators
+from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability
+from accord.table_check.automation import Automation, slice_text
 from accord.table_check.biases import BiasRow, CalibrationRow
 from accord.table_check.means import Means, SystemRows
+from accord.table_check.pairs import PairFigures
+from accord.table_check.rows import Confusion
 from accord.table_check.scales import TableScale
+from accord.table_check.sufficiency import Sufficiency, annotator_text
+from accord.table_check.table import JudgedTable
 from accord.values import Estimate, agreement_word, html_table, number, p_text, text_table
 
 MAX_BIASES, MAX_NOTES, MAX_LEVELS, MAX_SYSTEMS, MAX_GAPS = 3, 2, 5, 4, 3
@@ -42,6 +47,15 @@ class CheckResult:
         repeats: Agreement of several runs of the judge; None for one run.
         labels_by: Number of labels by person.
         digests: Digests of the labels (`labels`) and of the judge's scores (`judge`).
+        confusion: Counts of labels by label and answer; None for continuous scales.
+        automation: Share of the rows that the judge may decide alone; None if it is unknown.
+        sufficiency: Answer to `need`; without it the judge's agreement compared with people's among themselves.
+        annotators: Alternative annotator test; None for too few people.
+        disputed: Number of rows where the judge and a person differ.
+        split: Number of rows where people differ.
+        table: The rows, for `write_rows` and the page.
+        pairs: Position bias and strengths of versions, in a table of pairs; the means are then rates of preferring the
+            first side, and the systems have win rates.
 
     >>> import accord
     >>> rows = [{"judge": n % 4, "human": n % 4} for n in range(12)] + [{"judge": 3}]
@@ -69,6 +83,14 @@ class CheckResult:
     repeats: Repeatability | None
     labels_by: Mapping[str, int] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+    confusion: Confusion | None = None
+    automation: Automation | None = None
+    sufficiency: Sufficiency | None = None
+    annotators: AlternativeAnnotators | None = None
+    disputed: int = 0
+    split: int = 0
+    table: JudgedTable | None = field(default=None, compare=False)
+    pairs: PairFigures | None = None
 
     @property
     def main(self) -> AgreementRow:
@@ -77,8 +99,17 @@ class CheckResult:
 
     @property
     def mean_name(self) -> str:
-        """Name of the mean: the share of the upper value, or the mean."""
+        """Name of the mean: the share of the upper value, the rate of preferring the first side, or the mean."""
+        if self.pairs is not None:
+            return "rate of preferring A"
         return f"share of {self.scale.name(self.scale.ends[1])}" if self.scale.is_two_valued else "mean"
+
+    @property
+    def scale_text(self) -> str:
+        """The scale in words."""
+        if self.pairs is None:
+            return str(self.scale)
+        return "A or B" if self.scale.is_two_valued else "A, B or tie; a tie counts half"
 
     @property
     def is_biased(self) -> bool:
@@ -109,6 +140,10 @@ class CheckResult:
         raw = next((each.mean.value for each in self.means.rows), None)
         instead = f" instead of {raw:.2f}" if raw is not None and self.is_biased else ""
         report = f"report {corrected}{instead}"
+        if self.pairs is not None and self.systems.systems:
+            best = self.systems.systems[0]
+            rate = Estimate(best.mean, best.low, best.high)
+            report = f"report a win rate of {one_line(best.system, 40)} of {rate}"
         figure = f"{row.statistic} {row.judge}"
         after = "." if corrected.low is None else f"; {self.bias_text}; {report}."
         if self.means.is_selective:
@@ -130,7 +165,7 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON values."""
-        means = asdict(self.means)
+        means, limit = asdict(self.means), self.scale.judge_threshold
         systems = [
             {**mean.to_json(), "judge_mean": judge}
             for mean, judge in zip(self.systems.systems, self.systems.judge_means, strict=True)
@@ -138,8 +173,8 @@ class CheckResult:
         return {
             "name": self.name, "rows": self.rows, "judged": self.judged, "labeled": self.labeled, "items": self.items,
             "columns": dict(self.columns),
-            "scale": {"kind": self.scale.kind, "text": str(self.scale), "low": self.scale.ends[0],
-                      "high": self.scale.ends[1], "threshold": self.scale.judge_threshold or self.scale.threshold},
+            "scale": {"kind": self.scale.kind, "text": self.scale_text, "low": self.scale.ends[0],
+                      "high": self.scale.ends[1], "threshold": self.scale.threshold if limit is None else limit},
             "supported": list(self.supported),
             "missing": [{"analysis": name, "reason": reason} for name, reason in self.missing],
             "verdict": self.verdict, "warnings": list(self.warnings), "notes": list(self.notes),
@@ -149,6 +184,24 @@ class CheckResult:
             "biases": [{**asdict(row), "is_biased": row.is_biased} for row in self.biases],
             "calibration": [asdict(row) for row in self.calibration],
             "repeats": None if self.repeats is None else asdict(self.repeats),
+            "counts": None if self.confusion is None else
+                      {"values": list(self.confusion.values), "counts": self.confusion.counts,
+                       "unit": self.confusion.unit},
+            "disputed": self.disputed, "split": self.split,
+            "automation": None if self.automation is None else
+                          {**asdict(self.automation), "text": str(self.automation)},
+            "sufficiency": None if self.sufficiency is None else asdict(self.sufficiency),
+            "alternative_annotators": None if self.annotators is None else self._annotators(self.annotators),
+            **({} if self.pairs is None else {"pairs": self.pairs.to_json()}),
+        }  # fmt: skip
+
+    def _annotators(self, found: AlternativeAnnotators) -> dict[str, Any]:
+        names = list(self.labels_by)
+        people = zip(found.annotators, found.rows, found.advantages, strict=True)
+        return {
+            "people": [{"name": names[place], "rows": rows, "advantage": share} for place, rows, share in people],
+            "winning_rates": {f"{margin:g}": rate for margin, rate in found.winning_rates.items()},
+            "advantage": found.advantage.to_json(), "text": annotator_text(found),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -158,7 +211,7 @@ class CheckResult:
         return f"CheckResult({self.verdict})"
 
     def _repr_html_(self) -> str:
-        rows = [[row.statistic, str(row.people), str(row.judge)] for row in self.agreement]
+        rows = [[row.statistic, people_text(row), str(row.judge)] for row in self.agreement]
         rows += [[f"{self.mean_name}: {row.method}", "", str(row.mean)] for row in self.means.rows]
         rows += [[name, "", text] for name, text in mean_rows(self)[len(self.means.rows) :]]
         return html_table(["", "people", "judge"], rows, self.verdict)
@@ -191,7 +244,7 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     counts = f"{count_of(result.rows, 'row')}, {result.judged:,} with a score, {result.labeled:,} of them with a label"
     yield f"{result.name}: {counts}"
     yield "columns: " + " · ".join(f"{role} = {one_line(column, MAX_NAME)}" for role, column in result.columns.items())
-    yield f"scale: {result.scale}"
+    yield f"scale: {result.scale_text}"
     yield from (f"note: {note}" for note in result.notes[:MAX_NOTES])
     if (more := len(result.notes) - MAX_NOTES) > 0:
         yield f"note: {count_of(more, 'more note')} {ALL}"
@@ -200,20 +253,56 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     yield ""
     yield result.verdict
     yield from (f"warning: {warning}" for warning in result.warnings)
+    yield from decision_lines(result)
     yield ""
     has_people = any(row.people.value is not None for row in result.agreement)
     header = ["agreement", *(["among people"] if has_people else []), "judge with people"]
-    rows = [[row.statistic, *([plain(row.people)] if has_people else []), plain(row.judge)] for row in result.agreement]
+    rows = [[row.statistic, *([people_text(row)] if has_people else []), plain(row.judge)] for row in result.agreement]
     yield text_table(header, rows)
     yield from (
         f"{row.statistic}: {row.reason}" for row in result.agreement if row.reason and row.judge.value is not None
     )
+    if result.confusion is not None:
+        yield text_table(*confusion_rows(result.confusion))
+    yield from disputed_lines(result)
     yield ""
     if result.means.rows:
         yield text_table([result.mean_name, "95% interval"], mean_rows(result))
         yield from plan_lines(result)
         yield ""
     yield from _details(result)
+
+
+def people_text(row: AgreementRow) -> str:
+    """Format the agreement among people; a dash where rows were chosen because people agree."""
+    return "–" if row.statistic.endswith(UNANIMOUS) else plain(row.people)
+
+
+def decision_lines(result: CheckResult) -> Iterator[str]:
+    """Yield what to decide: whether the judge is good enough, instead of a person, and alone."""
+    if (enough := result.sufficiency) is not None:
+        yield f"{'good enough: ' if enough.answer else 'compared with people: '}{enough.text}"
+    if result.annotators is not None:
+        yield f"alternative annotator test: {annotator_text(result.annotators)}"
+    if (alone := result.automation) is not None:
+        yield f"share to automate: {alone}"
+        if alone.worst is not None:
+            yield f"  above the limit in {slice_text(alone.worst)}"
+
+
+def confusion_rows(confusion: Confusion) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of counts."""
+    header = ["labels by answer of the judge", *confusion.values]
+    counts = zip(confusion.values, confusion.counts, strict=True)
+    return header, [[f"people say {name}", *(f"{count:,}" for count in row)] for name, row in counts]
+
+
+def disputed_lines(result: CheckResult) -> Iterator[str]:
+    """Yield the number of rows where the judge and a person differ, and of those where people do."""
+    if result.confusion is not None or result.disputed:
+        split = f"; people differ in {result.split:,}" if len(result.labels_by) > 1 else ""
+        hint = " (list them: --rows disputed.csv)" if result.disputed else ""
+        yield f"the judge and a person differ in {result.disputed:,} of {count_of(result.labeled, 'row')}{split}{hint}"
 
 
 def mean_rows(result: CheckResult) -> list[list[str]]:
@@ -242,7 +331,8 @@ def plan_lines(result: CheckResult) -> Iterator[str]:
 
 def _details(result: CheckResult) -> Iterator[str]:
     """Yield systems, biases, the calibration map and repeats, each in a few lines."""
-    yield from _system_lines(result.systems)
+    yield from _system_lines(result)
+    yield from pair_lines(result)
     if result.biases:
         biased = sum(row.is_biased for row in result.biases)
         yield f"bias by slice and length: {biased} of {len(result.biases)} tests significant (Holm)"
@@ -254,19 +344,37 @@ def _details(result: CheckResult) -> Iterator[str]:
     yield from repeat_lines(result)
 
 
-def _system_lines(systems: SystemRows) -> Iterator[str]:
+def pair_lines(result: CheckResult) -> Iterator[str]:
+    """Yield the position bias of a judge of pairs as a line."""
+    if result.pairs is None or not result.pairs.swapped:
+        return
+    pairs = result.pairs
+    if pairs.same_position.value is not None:
+        yield (
+            f"position: of {count_of(pairs.swapped, 'pair')} in both orders, the judge prefers the same position both "
+            f"times in {plain(pairs.same_position)} (A in {plain(pairs.first_twice)}), and the same version, or a tie, "
+            f"in {plain(pairs.same_version)}"
+        )
+
+
+def _system_lines(result: CheckResult) -> Iterator[str]:
     """Yield the best systems and the worst one, the clearest differences, and the number of the others."""
+    systems = result.systems
+    strengths = {} if result.pairs is None else {each.version: each.strength for each in result.pairs.strengths}
+    noun, kind = ("system", "") if result.pairs is None else ("version", "win rate ")
     rows = list(zip(systems.systems, systems.judge_means, strict=True))
     for mean, judge in rows if len(rows) <= MAX_SYSTEMS else [*rows[: MAX_SYSTEMS - 1], rows[-1]]:
         said = "" if judge is None else f", judge alone {judge:.2f}"
-        yield f"system {one_line(mean.system, 40)}: {plain(Estimate(mean.mean, mean.low, mean.high))}{said}"
+        strength = f", strength {signed(strengths[mean.system])}" if mean.system in strengths else ""
+        rate = plain(Estimate(mean.mean, mean.low, mean.high))
+        yield f"{noun} {one_line(mean.system, 40)}: {kind}{rate}{said}{strength}"
     gaps = sorted(
         systems.differences, key=lambda gap: (1.0 if gap.p_holm is None else gap.p_holm, -abs(gap.difference))
     )
     for gap in gaps[:MAX_GAPS]:
         p = "" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)"
         yield f"  {gap.first} − {gap.second}: {signed(Estimate(gap.difference, gap.low, gap.high))}{p}"
-    hidden = {"system": len(rows) - MAX_SYSTEMS, "difference": len(gaps) - MAX_GAPS}
+    hidden = {noun: len(rows) - MAX_SYSTEMS, "difference": len(gaps) - MAX_GAPS}
     more = [count_of(count, noun) for noun, count in hidden.items() if count > 0]
     more += systems.left if systems.systems else []
     if more:

@@ -6,7 +6,6 @@ into them, or on another scale, which still predicts labels but has no bias.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, one_line
-from accord.formats import NOT_APPLICABLE
-from accord.project import InferredScale, ObservedAnswers, infer_scale, mixed_scales, number_of
+from accord.formats import (
+    MAX_ORDERED,
+    MIN_PARSED,
+    InferredScale,
+    ObservedAnswers,
+    WordOrder,
+    has_none,
+    infer_scale,
+    is_missing,
+    is_none,
+    is_number,
+    mixed_scales,
+    number_of,
+    observed_answers,
+    order_for,
+    typed,
+    upper_share,
+)
 from accord.values import Scale, ScaleKind
 
 Floats = NDArray[np.float64]
 Kind = Literal["two-valued", "ordered", "continuous", "nominal"]
 Parse = Callable[[Any], float | None]
 
-MIN_PARSED = 0.8
-"""Smallest share of a column's values that must be on its scale; the others are left out with a note."""
 USUAL_HIGHS = (1, 5, 7, 10, 100)
 
 
@@ -60,8 +73,12 @@ class TableScale:
         return self.kind == "two-valued"
 
     def name(self, value: float) -> str:
-        """Return the name of a value."""
-        return self.names.get(value) or f"{value:.3g}"
+        """Return the name of a value; a number between the options is rounded."""
+        return self.exact_name(value) if value in self.options else f"{value:.3g}"
+
+    def exact_name(self, value: float) -> str:
+        """Return the name of a value with all digits."""
+        return self.names.get(value) or f"{value:.15g}"
 
     def __str__(self) -> str:
         low, high = map(self.name, self.ends)
@@ -72,64 +89,52 @@ class TableScale:
         return f"{low} to {high}" + ("" if self.kind == "continuous" else f", {len(self.options)} values")
 
 
-def is_missing(cell: Any) -> bool:
-    """Return True for an empty cell and words for "no answer"."""
-    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
+def has_none_as_answer(cells: Sequence[Any], orders: Sequence[WordOrder]) -> bool:
+    """Return True if the word "none" in a column is an answer, by the other words or by an order of the user."""
+    if any(order.place("none") is not None for order in orders):
         return True
-    return isinstance(cell, str) and (not cell.strip() or cell.strip().casefold() in NOT_APPLICABLE)
+    words = {cell for cell in cells if isinstance(cell, str) and not is_none(cell)}
+    return len(words) <= MAX_ORDERED and has_none(words)
 
 
-def is_number(cell: Any) -> bool:
-    """Return True for a number, or the text of one."""
-    return isinstance(cell, bool | int | float | str) and number_of(_plain(cell)) is not None
+def stated_order(orders: Sequence[WordOrder], cells: Sequence[tuple[int, str, Any]], name: str) -> WordOrder | None:
+    """Return the order of words that the user states for the labels and the judge's answers; None without one.
 
+    Args:
+        orders: Orders that the user states.
+        cells: Row, column and content of each label and answer.
+        name: Name of the table, for errors.
 
-def _plain(cell: Any) -> Any:
-    return cell.strip() if isinstance(cell, str) else int(cell) if isinstance(cell, bool) else cell
-
-
-def _observed(cells: Iterable[Any]) -> ObservedAnswers:
-    observed = ObservedAnswers("values")
-    for cell in cells:
-        if not is_missing(cell) and isinstance(cell, str | int | float):
-            observed.add(cell, None, None)
-    return observed
-
-
-def has_scale(cells: Sequence[Any]) -> bool:
-    """Return True if the cells of a column can be answers: numbers, one word, or words of a scale."""
-    observed = _observed(cells)
-    if not observed.total:
-        return False
-    words = {str(value).casefold() for value in observed.values if number_of(value) is None}
-    if infer_scale(observed) is not None:
-        return True
-    is_single = len(observed.values) == 1 and all(len(word) <= 30 for word in words)
-    return is_single or _upper_share(observed) >= MIN_PARSED
-
-
-def no_scale(cells: Sequence[Any]) -> str:
-    """Return the reason why the cells of a column are no answers, as a predicate."""
-    observed = _observed(cells)
-    if not observed.total:
-        return "is empty"
-    words = Counter({str(value): n for value, n in observed.values.items() if number_of(value) is None})
-    if 0 < words.total() < observed.total:
-        listed = ", ".join(repr(one_line(word, 30)) for word, _ in words.most_common(3))
-        return f"mixes {observed.total - words.total()} numbers with {words.total()} words ({listed})"
-    return f"has {len(observed.values)} different values that form no scale"
-
-
-def _upper_share(observed: ObservedAnswers) -> float:
-    """Return the share of the two most frequent words if they are the two values of a scale, else 0."""
-    top = Counter({str(value).casefold(): count for value, count in observed.values.items()}).most_common(2)
-    scale = infer_scale(_observed([word for word, _ in top]))
-    is_pair = scale is not None and scale.scale.kind is ScaleKind.BINARY
-    return sum(count for _, count in top) / observed.total if is_pair else 0.0
+    Raises:
+        BadInput: There are several orders, the order lacks a word of a column, or no column has its words.
+    """
+    if not orders:
+        return None
+    if len(orders) > 1:
+        raise BadInput(f"--order: a check has one scale, got {len(orders)} orders; name one of them")
+    words: dict[str, dict[Any, None]] = {}
+    for _, column, cell in cells:
+        if not is_missing(cell):
+            words.setdefault(column, {})[typed(cell)] = None
+    worded = {column: values for column, values in words.items() if not all(map(is_number, values))}
+    found = [order_for(orders, column, values) for column, values in worded.items()]
+    if not any(found):
+        raise BadInput(
+            f"{name}: --order {orders[0]}: no column has these words; columns of labels and answers with words: "
+            f"{', '.join(worded) or 'none'}"
+        )
+    for column, values in worded.items():
+        orders[0].check(column, values)
+    return orders[0]
 
 
 def table_scale(
-    people: Sequence[Any], judge: Sequence[Any], yes: str | None, threshold: float | None, name: str
+    people: Sequence[Any],
+    judge: Sequence[Any],
+    yes: str | None,
+    threshold: float | None,
+    name: str,
+    order: WordOrder | None = None,
 ) -> tuple[TableScale, Parse, Parse]:
     """Return the scale of labels, and the functions that convert cells of people and of the judge to numbers.
 
@@ -139,20 +144,24 @@ def table_scale(
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper; by default the first option above the middle.
         name: Name of the table, for errors.
+        order: Order of words that the user states.
 
     Raises:
         BadInput: The labels or the answers form no scale.
     """
-    own, other, both = _observed(people), _observed(judge), _observed([*people, *judge])
-    _check_values(own, "labels of people", name)
-    _check_values(other, "scores of the judge", name)
+    own, other, both = observed_answers(people), observed_answers(judge), observed_answers([*people, *judge])
+    for observed in (own, other, both):
+        if order is not None and not any(number_of(value) is not None for value in observed.values):
+            observed.order = order
+    _check_values(own, "labels of people", name, any(isinstance(cell, list) for cell in people))
+    _check_values(other, "scores of the judge", name, any(isinstance(cell, list) for cell in judge))
     if yes is not None:
         return _by_word(yes, own, other, threshold, name)
     labels, answers = _inferred(own), _inferred(other)
     if labels is not None and labels.meanings and _share_parsed(other, parser := _parser(labels)) >= MIN_PARSED:
         return _scale_of(labels, True, threshold), parser, parser
     joint = _inferred(both)
-    if joint is not None and joint.scale.is_ordered and _is_one_scale(labels, answers):
+    if joint is not None and joint.scale.is_ordered and _is_one_scale(labels, answers, joint):
         parse = _parser(joint)
         return _scale_of(joint, True, threshold), parse, parse
     if labels is None and joint is not None and joint.scale.is_ordered:
@@ -164,10 +173,11 @@ def table_scale(
     return _two_scales(labels, answers, threshold)
 
 
-def _check_values(observed: ObservedAnswers, of: str, name: str) -> None:
+def _check_values(observed: ObservedAnswers, of: str, name: str, has_lists: bool) -> None:
     """Raise `BadInput` for a column without values, or with values on two scales."""
     if not observed.total:
-        raise BadInput(f"{name}: the {of} are empty; name another column with --human or --judge")
+        reason = "in lists; write a column for each, such as judge_1 and judge_2" if has_lists else "empty"
+        raise BadInput(f"{name}: the {of} are {reason}, or name another column with --human or --judge")
     if (mixed := mixed_scales(observed)) is not None:
         low, high = (f"{sum(side.values())} from {min(side):g} to {max(side):g}" for side in mixed)
         raise BadInput(f"{name}: the {of} have values on two scales, {low} and {high}; convert them to one scale")
@@ -197,9 +207,9 @@ def _on_ends(parse: Parse, answers: InferredScale, labels: InferredScale) -> Par
 def _inferred(observed: ObservedAnswers) -> InferredScale | None:
     """Return the scale of values; words beside the two most frequent ones are left out if they are rare."""
     found = infer_scale(observed)
-    if (found is None or not found.scale.is_ordered) and _upper_share(observed) >= MIN_PARSED:
+    if (found is None or not found.scale.is_ordered) and upper_share(observed) >= MIN_PARSED:
         top = Counter({str(value): count for value, count in observed.values.items()}).most_common(2)
-        return infer_scale(_observed([word for word, _ in top]))
+        return infer_scale(observed_answers([word for word, _ in top]))
     return found
 
 
@@ -208,13 +218,19 @@ def _parser(inferred: InferredScale) -> Parse:
     words = {text.casefold(): float(option) for option, text in inferred.meanings.items()}
 
     def parse(cell: Any) -> float | None:
-        if is_missing(cell) or not isinstance(cell, str | int | float):
+        if not isinstance(cell, str | int | float) or (is_missing(cell) and not (words and is_none(cell))):
             return None
-        value = _plain(cell)
+        value = typed(cell)
         number = number_of(value)
         return words.get(str(value).casefold()) if words else number
 
     return parse
+
+
+def ordered_parser(cells: Iterable[Any]) -> Parse | None:
+    """Return the function that converts words with an order, such as low and high, to numbers; None for other cells."""
+    found = infer_scale(observed_answers(cells))
+    return _parser(found) if found is not None and found.scale.is_ordered else None
 
 
 def _share_parsed(observed: ObservedAnswers, parse: Parse) -> float:
@@ -222,10 +238,15 @@ def _share_parsed(observed: ObservedAnswers, parse: Parse) -> float:
     return parsed / max(observed.total, 1)
 
 
-def _is_one_scale(labels: InferredScale | None, answers: InferredScale | None) -> bool:
-    """Return True if numbers of both sides can be on one scale: their usual highest values are equal."""
+def _is_one_scale(labels: InferredScale | None, answers: InferredScale | None, joint: InferredScale) -> bool:
+    """Return True if both sides can be on one scale: words with an order, or numbers with equal usual highest values.
+
+    A side with few of the words, such as two letters, has no order of its own.
+    """
     if labels is None or answers is None:
         return True
+    if not (labels.scale.is_ordered and answers.scale.is_ordered):
+        return bool(joint.meanings)
     if labels.meanings or answers.meanings:
         return bool(labels.meanings) and bool(answers.meanings)
     own, other = _ends(labels.scale), _ends(answers.scale)
@@ -296,7 +317,7 @@ def _nominal(
     codes = {word: float(place) for place, word in enumerate(words)}
 
     def parse(cell: Any) -> float | None:
-        return None if is_missing(cell) else codes.get(str(_plain(cell)).casefold())
+        return None if is_missing(cell) else codes.get(str(typed(cell)).casefold())
 
     names = {code: word for word, code in codes.items()}
     return TableScale("nominal", np.array(sorted(names)), names, True), parse, parse

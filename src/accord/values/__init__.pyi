@@ -27,6 +27,7 @@ from .report_blocks import Estimate as Estimate, Findings as Findings, Fold as F
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
 from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section
 from .report_blocks import Table as Table, Text as Text, text_table as text_table, told_apart as told_apart
+from .rubric import Applies as Applies
 from .rubric import AssertionReason as AssertionReason, FrozenModel as FrozenModel
 from .rubric import MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, MAX_NAME as MAX_NAME, Polarity as Polarity
 from .rubric import Question as Question, Rubric as Rubric, Scale as Scale, ScaleKind as ScaleKind, Value as Value

@@ -20,6 +20,15 @@ Synthetic = Literal["without", "with", "only"]
 WITHOUT_SYNTHETIC: Synthetic = "without"
 
 
+_VERSION_NAMES = (
+    "version", "release", "revision", "app_version", "appversion", "application_version", "service.version",
+    "service_version", "assistant_version", "bot_version", "agent_version", "gen_ai.agent.version", "modelid",
+    "model_id", "mlflow.modelid", "model_version", "modelversion", "prompt_version",
+)  # fmt: skip
+"""Metadata with the version of the assistant, the most specific first, in lower case."""
+_LONGEST_VERSION = 200
+
+
 class Target(NamedTuple):
     """A conversation or one of its turns, as the target of a label, evidence or a score.
 
@@ -241,6 +250,24 @@ class Conversation:
         return None if system is None else str(system)
 
     @property
+    def version(self) -> str | None:
+        """Version of the assistant, from metadata such as `version`, `release` or `app_version`; None if unknown.
+
+        Without one, the only version that the turns of a finished conversation name.
+
+        >>> Conversation("c1", (), metadata={"App Version": "2.1", "topic": "returns"}).version
+        '2.1'
+        """
+        if (found := _version_in(self.metadata)) is not None or not isinstance(self.turns, tuple):
+            return found
+        versions = {name for turn in self.turns if turn.extra and (name := _version_in(turn.extra)) is not None}
+        return versions.pop() if len(versions) == 1 else None
+
+    def group(self, by: str) -> Any:
+        """Return the value that groups the conversation: its system, its version, or a value of its metadata."""
+        return self.system if by == "system" else self.version if by == "version" else self.metadata.get(by)
+
+    @property
     def shown_system(self) -> str | None:
         """Name of the assistant for charts and tables, marked if the conversation is synthetic."""
         return f"{self.system or 'unknown'} (synthetic)" if self.is_synthetic else self.system
@@ -335,3 +362,11 @@ class Sample:
     def target(self) -> Target:
         """Target of annotations of this sample."""
         return Target(self.conversation.id, self.turn)
+
+
+def _version_in(fields: Mapping[str, Any]) -> str | None:
+    """Return the first value under the names of versions: a short text or a number."""
+    named = {key.strip().casefold().replace(" ", "_").replace("-", "_"): key for key in fields if isinstance(key, str)}
+    values = (fields[named[name]] for name in _VERSION_NAMES if name in named)
+    texts = (str(value).strip() for value in values if isinstance(value, str | int | float))
+    return next((text for text in texts if text and len(text) <= _LONGEST_VERSION and "\n" not in text), None)

@@ -103,6 +103,7 @@ class ScoreRow(TypedDict):
 
     conversation: str
     turn: int | None
+    version: str | None
     annotator: str
     rated: bool
     in_training: bool
@@ -147,6 +148,7 @@ class Score:
         notes: Values from sources by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
         rated: True if people had rated the target when the evaluator was fitted.
         in_training: True if the evaluator learned from the target's conversation: such a score is better than others.
+        version: Version of the assistant (`Conversation.version`); None if unknown.
 
     Raises:
         BadInput: A number is NaN or infinite.
@@ -169,6 +171,7 @@ class Score:
     notes: Notes = field(default_factory=dict, hash=False)
     rated: bool = False
     in_training: bool = False
+    version: str | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.value, *self.interval, *(self.band or ()), *self.options, *self.probabilities)
@@ -194,12 +197,12 @@ class Score:
         """Return the score as one flat row."""
         (low, high), (band_low, band_high) = self.interval, self.band or (None, None)
         return {
-            "conversation": self.target.conversation, "turn": self.target.turn, "annotator": self.annotator,
-            "rated": self.rated, "in_training": self.in_training, "value": self.value, "low": low, "high": high,
-            "band_low": band_low, "band_high": band_high, "variance": self.variance, "entropy": self.entropy,
-            "distribution": self.distribution, "warning": self.warning,
-            "attributions": dict(self.attributions) or None, "notes": dict(self.notes) or None, "unscored": None,
-            "signature": _signature_text(self.signature),
+            "conversation": self.target.conversation, "turn": self.target.turn, "version": self.version,
+            "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
+            "value": self.value, "low": low, "high": high, "band_low": band_low, "band_high": band_high,
+            "variance": self.variance, "entropy": self.entropy, "distribution": self.distribution,
+            "warning": self.warning, "attributions": dict(self.attributions) or None, "notes": dict(self.notes) or None,
+            "unscored": None, "signature": _signature_text(self.signature),
         }  # fmt: skip
 
 
@@ -215,6 +218,7 @@ class Unscored:
         notes: Values from sources by name.
         rated: True if people had rated the target when the evaluator was fitted.
         in_training: True if the evaluator learned from the target's conversation.
+        version: Version of the assistant, as in `Score`.
 
     >>> row = Unscored(Target("c1"), POPULATION, "no evidence", Signature("example")).to_json()
     >>> row["value"] is None, row["unscored"]
@@ -228,12 +232,13 @@ class Unscored:
     notes: Notes = field(default_factory=dict, hash=False)
     rated: bool = False
     in_training: bool = False
+    version: str | None = None
 
     def to_json(self) -> ScoreRow:
         """Return a score's flat row with the reason and without a value."""
         row: Any = {
             **dict.fromkeys(SCORE_COLUMNS), "conversation": self.target.conversation, "turn": self.target.turn,
-            "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
+            "version": self.version, "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
             "notes": dict(self.notes) or None, "unscored": self.reason, "signature": _signature_text(self.signature),
         }  # fmt: skip
         return row  # type: ignore[no-any-return]

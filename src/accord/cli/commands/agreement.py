@@ -52,6 +52,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
     parts = [verdict_text(result["verdict"]), comparison_text(result)]
     if result["judges"]:
         parts.append(result["judges"]["text"])
+    parts += [each["text"] for each in result.get("pairs", ())]
     if result["groups_by"]:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:

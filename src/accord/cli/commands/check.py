@@ -9,9 +9,9 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson
-from accord.cli.outputs import AGREEMENT_CARD, CHECK
+from accord.cli.outputs import AGREEMENT_CARD, CHECK, DISPUTED
 from accord.cli.terminal import note, say, show
-from accord.edges import GateFailed
+from accord.edges import BadInput, GateFailed
 
 
 @command("check")
@@ -21,9 +21,12 @@ def check(
         list[str] | None, typer.Option("--judge", help="Column with the judge's scores; repeat for runs of one judge.")
     ] = None,
     human: Annotated[
-        list[str] | None, typer.Option("--human", help="Column with labels of people; repeat for several people.")
+        list[str] | None,
+        typer.Option("--human", "--rater", help="Column with labels of people; repeat for several people."),
     ] = None,
-    system: Annotated[str | None, typer.Option("--system", help="Column that names the system of each row.")] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="Column that names the system of each row, or of one side of a pair.")
+    ] = None,
     item: Annotated[str | None, typer.Option("--item", help="Column that names the item of each row.")] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Column of slices to test for bias; repeatable.")
@@ -40,12 +43,37 @@ def check(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="The judge was tuned on these labels; adds a warning.")
     ] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="A>B>C", help="Order of the words of the labels, the highest first; default: known ones."
+        ),
+    ] = None,
     at_least: Annotated[
         float | None,
         typer.Option("--at-least", help="Fail (exit 3) if the lower bound of agreement (κ, else r) is below this."),
     ] = None,
+    need: Annotated[
+        str | None,
+        typer.Option("--need", help="Say if the judge is good enough: kappa=.6, or tpr=.9,tnr=.8; else labels to add."),
+    ] = None,
+    confidence: Annotated[
+        str | None, typer.Option("--confidence", help="Column with the judge's confidence; higher is surer.")
+    ] = None,
+    error: Annotated[
+        float, typer.Option("--error", help="Largest share of errors in the rows that the judge decides alone.")
+    ] = 0.05,
+    min_share: Annotated[
+        float | None,
+        typer.Option("--min-share", help="Fail (exit 3) if the judge may decide a smaller share of the rows alone."),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--rows", help="Also write the rows where the judge and a person differ: .csv, .jsonl, .parquet."),
+        DISPUTED,
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write the result to this file: .html or .json."), CHECK
+        Path | None, typer.Option("--out", "-o", help="Also write the result to this file: .html, .json or .md."), CHECK
     ] = None,
     card: Annotated[
         Path | None,
@@ -59,27 +87,39 @@ def check(
 ) -> None:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and missing labels.
 
-    Needs no project. Columns are recognized by their names and values; every choice is printed and has an option.
+    Needs no project. Columns are recognized by their names and values; every choice is printed and has an option. A
+    table with two responses per row and preferences is checked as pairs.
     """
-    from accord.report import card_of_check, write_card, write_check
-    from accord.table_check import check, check_at_least
+    from accord.report import card_of_check, check_ending, write_card, write_check
+    from accord.table_check import check, check_at_least, check_share, write_rows
 
+    if min_share is not None and not 0 < min_share <= 1:
+        raise BadInput(f"--min-share {min_share:g}: the smallest share is above 0 and at most 1; for example .5")
+    if labels_by != "people" and card is None:
+        raise BadInput(f"--labels-by {labels_by} is for the agreement card; name it, too: --card FILE.json")
+    if out is not None:
+        check_ending(out)
     result = check(
         table, judge=judge, human=human, system=system, item=item, group=group, length=length, yes=yes,
-        threshold=threshold, width=width, tuned=tuned,
+        threshold=threshold, width=width, tuned=tuned, order=order, confidence=confidence, error=error, need=need,
     )  # fmt: skip
-    gate = None if at_least is None else check_at_least(result, at_least)
+    gates = [] if at_least is None else [check_at_least(result, at_least)]
+    gates += [] if min_share is None else [check_share(result, min_share)]
+    made = None if card is None else card_of_check(result, labels_by)
+    files = [] if rows is None else [rows]
+    if rows is not None:
+        write_rows(result, rows)
     if out is not None:
-        write_check(result, out)
-    files = [] if card is None else write_card(card_of_check(result, labels_by), card)
+        files.append(write_check(result, out))
+    files += [] if card is None or made is None else write_card(made, card)
+    passed, text = all(each for each, _ in gates), "; ".join(text for _, text in gates)
     if as_json:
-        verdict = {} if gate is None else {"gate": {"passed": gate[0], "text": gate[1]}}
-        show({**result.to_json(), **verdict}, True, str)
+        show({**result.to_json(), **({"gate": {"passed": passed, "text": text}} if gates else {})}, True, str)
     else:
         say(str(result))
-    if out is not None or files:
-        note(f"written to {', '.join(str(path) for path in (*((out,) if out else ()), *files))}")
-    if gate is not None:
-        if not gate[0]:
-            raise GateFailed(f"gate failed: {gate[1]}")
-        say(gate[1], is_aside=as_json)
+    if files:
+        note(f"written to {', '.join(map(str, files))}")
+    if not passed:
+        raise GateFailed(f"gate failed: {text}")
+    for _, each in gates:
+        say(each, is_aside=as_json)

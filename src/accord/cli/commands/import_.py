@@ -61,6 +61,7 @@ def import_(
     conversations that people rated in the workbench, and changed files. Answers of the workbench and of models always
     stay.
     """
+    from accord.formats import parse_orders
     from accord.project import (
         MOST_SURVEYED,
         ImportOptions,
@@ -72,6 +73,7 @@ def import_(
         keep_judgements,
         note_judgements,
         restore_scores,
+        set_orders,
         survey_files,
         survey_options,
     )
@@ -88,11 +90,13 @@ def import_(
         project.store.restores_erased = with_erased
         named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
+        reads_all = bool(labels or raters or answers.orders)
         survey = survey_files(
-            files, reading.format, named, labels, raters=raters, limit=None if labels or raters else MOST_SURVEYED,
+            files, reading.format, named, labels, raters=raters, limit=None if reads_all else MOST_SURVEYED,
             skips_unreadable=True, judges=judges,
             command=command_line("accord import", sources, labels, reading.columns, raters, judges=judges),
         )  # fmt: skip
+        set_orders(survey.questions, parse_orders(answers.orders), project.rubric)
         recorded = find_recordings(files, survey.recordings)
         files = [path for path in files if path not in recorded or path.is_dir()]
         anonymous = anonymous or are_positions(lambda: survey.positions)
@@ -113,7 +117,9 @@ def import_(
         *column_notes(survey, columns.rating_columns or (), labels, partial(command_line, "accord import", sources)),
         *message,
     )
-    init = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges)
+    init = command_line(
+        "accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges, answers.orders
+    )
     _note_guesses(result, init, anonymous)
     _check_traces(result)
     note(*done.counts.turn_notes())

@@ -19,7 +19,8 @@ from accord.cli.terminal import can_ask, say, show
 from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
-    from accord.project import FileSurvey, InferredRubric, ObservedAnswers
+    from accord.formats import ObservedAnswers
+    from accord.project import FileSurvey, InferredRubric
     from accord.values import Question, Rubric
 
 HEAD = """\
@@ -60,14 +61,15 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.project import project_template, set_scales, survey_files
+    from accord.formats import parse_orders
+    from accord.project import project_template, set_orders, set_scales, survey_files
     from accord.values import dump_rubric, load_rubric
 
     template = project_template()
     if not labels_from:
         if conversations or columns or answers != RubricOptions():
             raise BadInput(
-                "files, --main, --labels, --rater, --judge, --scale and --columns go with --from: "
+                "files, --main, --labels, --rater, --judge, --scale, --order and --columns go with --from: "
                 "accord init --from labels.csv"
             )
         _without_labels(template, rubric, prompts, as_json)
@@ -84,6 +86,7 @@ def init(
     ends = answers.scale_map
     set_scales(found, ends)
     base = _rubric_in_use(found) if rubric is None else None
+    set_orders(found.questions, parse_orders(answers.orders), base)
     made = _extended(base, found, answers.main, ends)
     made = made if rubric is None else _with_shipped(made, load_rubric(rubric))
     text = dump_rubric(made.rubric)
@@ -186,7 +189,8 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
+    from accord.formats import rescaled
+    from accord.project import InferredRubric, infer_questions, infer_rubric
 
     if base is None:
         return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
@@ -234,7 +238,7 @@ def _with_questions(rubric: Rubric, questions: Sequence[Question], main: str) ->
 
 def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:
     """A sentence on values that are not on the scale of their question, or an empty text."""
-    from accord.project import off_scale
+    from accord.formats import off_scale
 
     question = base[observed.name]
     values = off_scale(observed, question)

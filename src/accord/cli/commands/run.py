@@ -91,7 +91,7 @@ def run(
     )
     run_options = RunOptions(
         infers, answers.main, labels, raters, answers.scale_map, anonymous, reading.role_map, recorded_model, evaluator,
-        turns=turns, template=template, judges=judges,
+        turns=turns, template=template, judges=judges, orders=answers.orders or (),
     )  # fmt: skip
     files, origin = [*sources, *(recorded or ())], options.config_file or found
     is_own = not (out / "accord.yaml").exists() and (origin is None or is_trusted(origin.parent))
@@ -102,8 +102,8 @@ def run(
 
 def _check_no_rubric_options(answers: RubricOptions) -> None:
     """Reject options on a rubric from labels in a run that has a rubric."""
-    if answers.main is not None or answers.scales:
-        option = "--scale" if answers.main is None else "--main"
+    given = {"--main": answers.main, "--scale": answers.scales, "--order": answers.orders}
+    if option := next((name for name, value in given.items() if value), None):
         raise BadInput(
             f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
             "folder without accord.yaml and without --rubric"

@@ -29,8 +29,18 @@ from accord.formats.files.row_reader import begins_with_lines, line_rows, read_r
 from accord.formats.files.table_files import row_groups
 from accord.formats.files.workbooks import EXCEL_SUFFIXES
 from accord.formats.labels.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
-from accord.formats.reader import OnBadRow, Values, convert_row, is_part, read, read_parts, sniff
-from accord.formats.record import Fields, Record, Row, WrongShape, formats
+from accord.formats.reader import (
+    OnBadRow,
+    Values,
+    convert_row,
+    is_part,
+    read,
+    read_parts,
+    sniff,
+    version_of_folder,
+    with_version,
+)
+from accord.formats.record import ROW_BYTES, Fields, Record, Row, WrongShape, formats
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash
 
@@ -196,7 +206,8 @@ def _first_row(file: File, columns: Mapping[str, str] | None) -> Fields | None:
     if suffix(Path(file.url)) == ".parquet" and is_remote(file.url):
         fields = next(iter(_table_rows(file, 0, 1)), None)
     else:
-        is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
+        kind = suffix(Path(file.url))
+        is_read_whole = kind in {*EXCEL_SUFFIXES, TEXT_SUFFIX} or (kind == ".json" and file.size <= ROW_BYTES)
         with local_copy(file.url, None if is_read_whole else _HEAD) as path:
             fields = sniff(path).fields
             if fields is None and isinstance(bad := next(read_rows(path), None), BadRow):
@@ -253,7 +264,9 @@ def _conversation(
 ) -> Conversation | BadRow:
     try:
         values: Values = "json" if piece.kind == "lines" else "cells"
-        return convert_row(fields, default_id, piece.format, columns, values).conversation
+        record = convert_row(fields, default_id, piece.format, columns, values)
+        version = version_of_folder(Path(piece.files[0].url))
+        return (record if version is None else with_version(record, version)).conversation
     except WrongShape as error:
         return BadRow(where, line, str(error))
 

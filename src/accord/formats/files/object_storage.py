@@ -176,7 +176,11 @@ def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
         yield Path(url)
         return
     with tempfile.TemporaryDirectory(prefix="accord-") as folder:
-        path = Path(folder) / PurePosixPath(url).name
+        # The folder may name a version or a channel.
+        *_, above, name = ("", *PurePosixPath(url.partition("://")[2]).parts)
+        is_plain = bool(above) and above.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        path = Path(folder, above, name) if is_plain else Path(folder, name)
+        path.parent.mkdir(exist_ok=True)
         with _store_errors("read", url), open_file(url) as source, path.open("wb") as target:
             if limit is None:
                 shutil.copyfileobj(source, target, MB)

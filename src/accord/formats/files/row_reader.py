@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -29,10 +30,11 @@ from accord.edges import (
 )
 from accord.formats.files.encodings import BYTE_ORDER_MARKS, UTF8, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.files.memory import MemoryTable, Source
+from accord.formats.files.slack_folders import day_files, is_day_file, with_channel
 from accord.formats.files.table_files import csv_rows, parquet_rows
 from accord.formats.files.text_logs import has_text_logs, line_parser, parsed_lines
 from accord.formats.files.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
-from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, too_empty, too_long
+from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, plain_name, too_empty, too_long
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
@@ -44,10 +46,15 @@ MAX_BAD_ROWS = 10_000
 """Number of bad rows in succession after which a file is rejected."""
 _CHUNK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
-_WRAPPERS = ("data", "traces", "items", "rows")
+_WRAPPERS = ("data", "traces", "items", "rows", "tickets")
 _OF_CONVERSATIONS = ("conversations", "dialogues", "chats", "sessions", "records", "results", "examples")
 _OPENS_WRAPPER = re.compile(rb'\s*\{\s*"(?:' + "|".join((*_WRAPPERS, *_OF_CONVERSATIONS)).encode() + rb')"\s*:\s*\[')
 _MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
+_PAGE = frozenset({
+    "type", "pages", "count", "total_count", "next_page", "previous_page", "after_url", "before_url", "after_cursor",
+    "before_cursor", "end_of_stream", "end_time", "start_time", "has_more", "meta", "links",
+})  # fmt: skip
+"""Keys beside the list in a page of an API's answer."""
 _ITEMS_FILE = "items.jsonl.gz"
 
 
@@ -56,7 +63,7 @@ def locate(path: str | Path) -> Path: ...
 @overload
 def locate(path: str | Source) -> Source: ...
 def locate(path: str | Source) -> Source:
-    """Return the source to read: a table in memory, a file, or the items file of a benchmark folder.
+    """Return the source to read: a table in memory, a file, the items file of a benchmark folder, or a Slack channel.
 
     Raises:
         BadInput: The file does not exist, is empty, or is a pipe, a device or a socket.
@@ -65,6 +72,8 @@ def locate(path: str | Source) -> Source:
         return path
     file = Path(path)
     if file.is_dir():
+        if day_files(file):
+            return file
         file = file / _ITEMS_FILE
         if not file.is_file():
             raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
@@ -115,6 +124,8 @@ def read_rows(path: Source) -> Generator[Row | BadRow]:
 def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
     if isinstance(path, MemoryTable):
         return (_table_row(path, number, row) for number, row in enumerate(path.rows(), 1))
+    if path.is_dir():
+        return chain.from_iterable(map(read_rows, day_files(path)))
     if kind in UNREAD_SUFFIXES:
         raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
     if kind == ".parquet":
@@ -123,6 +134,8 @@ def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
         return excel_rows(path)
     if kind in TABLE_SUFFIXES:
         return csv_rows(path, "\t" if kind == ".tsv" else None, encoding_of(path))
+    if is_day_file(path):
+        return with_channel(path, _json_rows(path))
     may_be_text = kind == TEXT_SUFFIX or has_text_logs()
     if not may_be_text or _begins_with_json(path):
         return _json_rows(path)
@@ -301,7 +314,7 @@ def line_chunks(path: Path, limit: int, size: int) -> Iterator[Lines] | None:
     Raises:
         BadInput: As `read_rows`.
     """
-    if suffix(path) in {*TABLE_SUFFIXES, *UNREAD_SUFFIXES, TEXT_SUFFIX}:
+    if path.is_dir() or suffix(path) in {*TABLE_SUFFIXES, *UNREAD_SUFFIXES, TEXT_SUFFIX}:
         return None
     with _open(path) as stream:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
@@ -376,22 +389,24 @@ def _inner_row(path: Path, row: Row | BadRow, line: Row | BadRow) -> Row | BadRo
 
 def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
     """Yield the rows of a wrapper around a list (`{"data": [...]}`); any other row is yielded itself."""
-    inner = (
-        None if isinstance(row, BadRow) else next((row.fields.get(key) for key in _WRAPPERS if key in row.fields), None)
-    )
-    if not isinstance(row, BadRow) and inner is None:
-        inner = _conversations(row.fields)
-    if isinstance(inner, list) and not isinstance(row, BadRow) and len(row.fields) <= max(3, len(inner)):
-        yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
-    else:
+    inner = None
+    if not isinstance(row, BadRow):
+        key = next((key for key in _WRAPPERS if key in row.fields), None)
+        inner = (None if key is None else row.fields[key]) or _conversations(row.fields)
+        is_page = row.fields.keys() - {key, *_OF_CONVERSATIONS} <= _PAGE
+        if not isinstance(inner, list) or not (is_page or len(row.fields) <= max(3, len(inner))):
+            inner = None
+    if inner is None:
         yield row
+    else:
+        yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
 
 
 def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
     """Return conversations in a list under a usual name, or by id; `None` if the row has neither."""
 
     def is_conversation(value: Any) -> bool:
-        return isinstance(value, dict) and any(key in value for key in _MESSAGES)
+        return isinstance(value, dict) and any(key in value for key in (*_MESSAGES, "conversation_parts"))
 
     listed = next((fields[key] for key in _OF_CONVERSATIONS if isinstance(fields.get(key), list)), None)
     if listed and all(map(is_conversation, listed)):
@@ -457,14 +472,42 @@ def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = Fals
     """
     with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
         try:
-            for line, fields in _elements(text, wrapped):
-                yield _row(path, line, fields)
+            elements = _elements(text, wrapped)
+            first = next(elements, None)
+            if first is not None and not wrapped and _is_message(first[1]):
+                yield _whole_file(path, chain([first], elements))
+                return
+            for number, (line, fields) in enumerate(chain([] if first is None else [first], elements), 1):
+                is_chat = isinstance(fields, list) and bool(fields) and all(map(_is_message, fields))
+                yield _row(path, number, {"messages": fields}) if is_chat else _row(path, line, fields)
         except UnicodeDecodeError:
             raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
         except json.JSONDecodeError as error:
             raise BadInput(f"{path}, after line {error.lineno}: not JSON: {error.msg}") from None
         except (ValueError, RecursionError) as error:
             raise BadInput(f"{path} is not JSON: {error}") from None
+
+
+_OF_CONVERSATION = frozenset(
+    {"conversation", "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "ticket_id"}
+)
+
+
+def _is_message(value: Any) -> bool:
+    """Return True for a message of a chat API that names no conversation."""
+    is_spoken = isinstance(value, dict) and isinstance(value.get("role"), str) and "content" in value
+    return is_spoken and not any(plain_name(key) in _OF_CONVERSATION for key in value)
+
+
+def _whole_file(path: Path, elements: Iterator[tuple[int, Any]]) -> Row | BadRow:
+    """Return the messages of a file as one row. Its line is 0, so that its conversation has the name of the file."""
+    messages, size = list[Any](), 0
+    for _, message in elements:
+        messages.append(message)
+        size += len(str(message))
+        if size > ROW_BYTES or len(messages) > ROW_VALUES:
+            return BadRow(str(path), 0, too_long("a conversation"))
+    return _row(path, 0, {"messages": messages})
 
 
 def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:

@@ -29,11 +29,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
 from threading import Timer
 
 from accord.edges import MB, BadInput, BadRow, MissingExtra, format_size, open_regular
 from accord.formats.files.table_files import column_names, row_of
+from accord.formats.files.workbook_headers import HEADER_ROWS, header_of, merges_of
 from accord.formats.record import ROW_BYTES, Row, too_long
 from accord.runtime import Worker, WorkerLost, pickled
 
@@ -204,10 +206,10 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     import polars as pl
 
     try:
-        content, rounded = _unpacked(path)
+        content, rounded, parts = _unpacked(path)
         sheets = pl.read_excel(
             content, sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0,
-            drop_empty_rows=False, raise_if_empty=False,
+            drop_empty_rows=False, drop_empty_cols=False, raise_if_empty=False,
         )  # fmt: skip
     except (BadInput, MemoryError):
         raise
@@ -220,15 +222,29 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
             f"{path}: a workbook must have one sheet with a header and rows, got {len(filled)} ({named}); save each "
             "sheet in a file of its own"
         )
-    [frame] = filled.values()
-    for line, cells in enumerate(frame.iter_rows(), 1):
-        if any(cell is not None for cell in cells):
-            yield line, ["" if cell is None else rounded.get(str(cell), str(cell)) for cell in cells]
+    [(name, frame)] = filled.items()
+    texts = (
+        (line, ["" if cell is None else rounded.get(str(cell), str(cell)) for cell in cells])
+        for line, cells in enumerate(frame.iter_rows())
+        if any(cell is not None for cell in cells)
+    )
+    first = list(islice(texts, HEADER_ROWS))
+    names, taken = header_of(path, first, merges_of(parts, name))
+    data = frame.slice(first[taken - 1][0] + 1)
+    missing = data.null_count().row(0)
+    kept = [place for place, column in enumerate(names) if column or missing[place] < data.height]
+    yield first[taken - 1][0] + 1, [names[place] for place in kept]
+    for line, cells in chain(first[taken:], texts):
+        yield line + 1, cells if len(kept) == len(cells) else [cells[place] for place in kept]
 
 
-def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str]]:
-    """Return a workbook with its XML unpacked and within the limits, and its rounded numbers in scientific notation."""
+def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str], dict[str, bytes]]:
+    """Return a workbook with its XML unpacked and within the limits, rounded numbers, and the parts by name.
+
+    Rounded numbers are in scientific notation.
+    """
     sheets: list[bytes] = []
+    contents: dict[str, bytes] = {}
     texts: list[int] = []
     total, copy = 0, io.BytesIO()
     try:
@@ -241,6 +257,7 @@ def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str]]:
                 total += len(content)
                 content = _TEXTS.sub(lambda start: _STATED.sub(b"", start[0]), content)
                 target.writestr(entry.filename, content)
+                contents[entry.filename] = content
                 if b"sheetData" in content:
                     _check_cells(path, content)
                     sheets.append(content)
@@ -249,7 +266,8 @@ def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str]]:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, OSError, ValueError):
         raise BadInput(f"{path} is not an Excel workbook, despite its suffix; {_AS_TABLE}") from None
     _check_texts(path, sheets, texts)
-    return copy, {str(int(number)): f"{number:.14E}" for sheet in sheets for number in _rounded_numbers(sheet)}
+    numbers = {str(int(number)): f"{number:.14E}" for sheet in sheets for number in _rounded_numbers(sheet)}
+    return copy, numbers, contents
 
 
 def _rounded_numbers(sheet: bytes) -> Iterator[float]:

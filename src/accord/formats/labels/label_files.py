@@ -10,22 +10,9 @@ from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
 from accord.formats.files.memory import Source
 from accord.formats.files.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.labels.answers import answer_to, plain_number
-from accord.formats.labels.column_roles import (
-    NO_ROLES,
-    FileRoles,
-    JudgedAnswer,
-    column_roles,
-    is_model_name,
-    may_be_answer,
-    unclear_text,
-)
 from accord.formats.labels.rating_columns import RATING, UNNAMED, answers_in, number_in
 from accord.formats.openai_messages import checked_id, turn_index
 from accord.formats.record import (
-    ANNOTATOR_KEYS,
-    FILE_NAMES,
-    FOREIGN_CONVERSATIONS,
-    FOREIGN_IDS,
     Fields,
     Row,
     WrongShape,
@@ -34,26 +21,26 @@ from accord.formats.record import (
 )
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
+from accord.formats.tables.people import is_person
+from accord.formats.tables.roles import (
+    NO_ANSWERS,
+    NO_OPTIONS,
+    NO_ROLES,
+    ROLE_ROWS,
+    TEXTS,
+    JudgedAnswer,
+    TableOptions,
+    TableRoles,
+    cells_of,
+    is_model_name,
+    may_be_answer,
+    table_roles,
+    unclear_to_import,
+)
+from accord.formats.tables.words import ALIASES, LABEL_COLUMNS
 from accord.values import Label, Question, Rubric, Target, check_label
 
 T = TypeVar("T")
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "conversation": (
-        "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
-        "ticket_id", *FOREIGN_IDS, "id", "nummer", "nr",
-        *FOREIGN_CONVERSATIONS, *FILE_NAMES,
-    ),
-    "turn": ("turn_index", "response_index"),
-    "annotator": ANNOTATOR_KEYS[1:],
-    "question": ("question_id", "dimension", "criterion", "aspect", "metric", "name"),
-    "value": ("rating", "score", "label", "answer"),
-    "against": ("against_id", "other_conversation", "conversation_b"),
-    "against_turn": (),
-    "time": ("rated_at", "timestamp", "created_at"),
-}  # fmt: skip
-_TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
-    "value", "question", "answer", "from", "message",
-}  # fmt: skip
 _ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
@@ -92,7 +79,7 @@ def looks_like_labels(fields: Fields) -> bool:
     others = row.keys() - {"conversation", "turn", "time"}
     named = [name for name in others if isinstance(name, str)]
     plain = set(map(plain_name, named))
-    is_text = bool(plain & _TEXTS) or any(_is_nested(row[name]) for name in named)
+    is_text = bool(plain & TEXTS) or any(_is_nested(row[name]) for name in named)
     return bool(others) and not is_text and ("value" in row or not plain & _ROLES)
 
 
@@ -122,15 +109,6 @@ def is_exchange(fields: Fields) -> bool:
     return is_rated or is_long or has_rating or any(isinstance(side, list | dict) for side in sides)
 
 
-LABEL_COLUMNS = {
-    "question", "answer", "comment", *ANNOTATOR_KEYS,
-    *(name for ours in ("conversation", "turn", "against", "against_turn", "time") for name in (ours, *ALIASES[ours])),
-}  # fmt: skip
-
-
-_NO_RATING = frozenset(LABEL_COLUMNS - {"answer", *ANNOTATOR_KEYS})
-
-
 def _number_of(value: Any) -> float | None:
     return number_in(value.strip()) if isinstance(value, str) else value if isinstance(value, int | float) else None
 
@@ -142,7 +120,7 @@ def read_labels(
     on_bad_row: Callable[[BadRow], None] | None = None,
     questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
-    roles: FileRoles | None = None,
+    roles: TableRoles | None = None,
     on_line: Callable[[int], None] = lambda line: None,
     on_judged: Callable[[JudgedAnswer], None] = lambda answer: None,
 ) -> Iterator[Label]:
@@ -171,9 +149,9 @@ def read_labels(
     ('support-001', 'amira', 'Q1', 4)
     """
     if roles is None:
-        roles = file_roles(path, columns, is_person=lambda name: True)
+        roles = file_roles(path, columns, is_named=lambda name: True)
         if roles.unclear:
-            raise BadInput(unclear_text(str(path), roles.unclear))
+            raise BadInput(unclear_to_import(str(path), roles.unclear))
     source, wide = (
         locate(path),
         _WideTable(rubric, {question.id for question in rubric.questions}.union(questions), raters, roles),
@@ -222,22 +200,18 @@ class _WideTable(NamedTuple):
     rubric: Rubric
     asked: Collection[str]
     raters: Mapping[str, str]
-    roles: FileRoles
-
-
-_ROLE_ROWS = 200
+    roles: TableRoles
 
 
 def file_roles(
     path: str | Source,
     columns: Mapping[str, str] | None = None,
     has_text: bool = False,
-    judges: Mapping[str, str] = {},
-    people: Collection[str] = (),
-    is_person: Callable[[str], bool] = lambda name: False,
+    options: TableOptions = NO_OPTIONS,
+    is_named: Callable[[str], bool] = is_person,
     rows: Iterable[Row | BadRow] | None = None,
-) -> FileRoles:
-    """Return the roles of a file's columns, from its first rows; see `column_roles` for the other arguments.
+) -> TableRoles:
+    """Return the roles of a file's columns, from its first rows; see `table_roles` for the other arguments.
 
     `rows` are those of the file, if it is open already.
 
@@ -245,18 +219,18 @@ def file_roles(
         BadInput: The file cannot be read.
     """
     source = locate(path)
-    first = islice(mapped(_rows(source, rows), columns, str(source)), _ROLE_ROWS)
-    fields = [row.fields for row in first if isinstance(row, Row)]
-    return column_roles(fields, has_text, _NO_RATING | (_TEXTS if has_text else frozenset()), judges, people, is_person)
+    first = islice(mapped(_rows(source, rows), columns, str(source)), ROLE_ROWS)
+    cells = cells_of([row.fields for row in first if isinstance(row, Row)])
+    return table_roles(cells, options, has_text, is_named)
 
 
-def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
+def _judged(fields: Fields, roles: TableRoles) -> list[JudgedAnswer]:
     """Return a model's answers in a row of labels."""
     row = _stripped(fields)
     has_model = "annotator" in row and isinstance(row["annotator"], str) and is_model_name(row["annotator"])
     if not (roles.judges or roles.are_all_judged or has_model):
         return []
-    target, judge = _target(row), str(fields.get(roles.names or "") or "")
+    target, judge = _target(row), "" if roles.names is None else str(fields.get(roles.names) or "")
     answers = [JudgedAnswer(target, name, judge or roles.judges[name], fields.get(name)) for name in roles.judges]
     if has_model or roles.are_all_judged:
         names_question = row.get("question") not in (None, "")
@@ -265,7 +239,7 @@ def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
 
 
 def _answers_beside_name(
-    target: Target, roles: FileRoles, answers: Iterable[tuple[str, str, Any]], names_question: bool
+    target: Target, roles: TableRoles, answers: Iterable[tuple[str, str, Any]], names_question: bool
 ) -> Iterator[JudgedAnswer]:
     """Yield the answers of models in a row that names who answered; `names_question` if it also names the question."""
     for question, annotator, value in answers:
@@ -328,7 +302,7 @@ def _value_name(fields: Fields) -> str:
 def raw_label_rows(
     path: str | Source,
     columns: Mapping[str, str] | None = None,
-    roles: FileRoles = NO_ROLES,
+    roles: TableRoles = NO_ROLES,
     rows: Iterable[Row | BadRow] | None = None,
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer], Fields]]:
     """Yield each row of a file of labels: line, target, the `raw_answers` of people, a model's answers, and its cells.
@@ -347,7 +321,7 @@ def raw_label_rows(
         yield row.line, target, answers, judged, row.fields
 
 
-def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:
+def _answers_of_people(fields: Fields, roles: TableRoles) -> tuple[Target, list[tuple[str, str, Any]]]:
     fields = roles.without_judges(fields)
     if _has_only_judges(fields, roles):
         return _target(_stripped(fields)), []
@@ -355,9 +329,9 @@ def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[t
     return target, [answer for answer in answers if roles.judge_of(answer[0], answer[1]) is None]
 
 
-def _has_only_judges(fields: Fields, roles: FileRoles) -> bool:
+def _has_only_judges(fields: Fields, roles: TableRoles) -> bool:
     """Return True if a row without its columns of judges holds no rating."""
-    rest = (fields[name] for name in fields if plain_name(name) not in _NO_RATING)
+    rest = (fields[name] for name in fields if plain_name(name) not in NO_ANSWERS)
     return bool(roles.judges) and all(value in (None, "") for value in rest)
 
 
@@ -430,11 +404,11 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
     """Return a value on the scale of its question; of a question outside the rubric, as a number if possible."""
     question = rubric.get(name)
     if question is not None and question.compares:
-        raw = _side(raw, question, sides)
+        raw = side_value(raw, question, sides)
     return answer_to(question, raw, name)
 
 
-def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
+def side_value(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
     """Convert `first`, `second`, `tie` or the name of a side to an option of a comparison; options stay unchanged."""
     if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(plain_number(raw), str):
         return raw

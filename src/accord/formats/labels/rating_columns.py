@@ -119,7 +119,9 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: 
         annotator = str(who)
     by_person = _columns_by_person(row)
     for name, raw in row.items():
-        if raw is None or name in names or not isinstance(name, str):
+        if raw is None or name in names or not isinstance(name, str) or not name.strip():
+            continue
+        if isinstance(raw, str) and not raw.strip():
             continue
         value = _decoded(raw) if name in CONTAINERS else raw
         if _is_plain(value):

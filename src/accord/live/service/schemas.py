@@ -42,6 +42,7 @@ ROW: JsonSchema = {
         "system": {**_TEXT, "description": "As in the message."},
         "conversation": {**_TEXT, "description": "As in the message."},
         "turn": {"type": ["integer", "null"], "description": "Position of the reply in its conversation, from 0."},
+        "version": {**_TEXT, "description": "Version of the assistant, if the metadata of the conversation name it."},
         "annotator": {**_TEXT, "description": "Annotator whose rating is predicted; `population` is a new annotator."},
         "rated": {
             "type": ["boolean", "null"],

@@ -25,6 +25,7 @@ from accord.project.evaluators.diagnostics import groups_of
 from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.evaluators.length_check import doubling
+from accord.project.evaluators.pair_test import PairTest, pair_tests
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared, speakers_of
 from accord.runtime import (
@@ -122,11 +123,21 @@ def compare(
         panel = second_judge.judge_panel_of(whole_repeats, first.name, experiment.ratings, whole, project.question)
         leak = leak_of(evaluator, own_experiment, comparison, predict)
         rests, doubled = rests_on(comparison.repeats(first.name), comparison.ratings, whole), None
-        if rests is not None and not candidates[first.name].learns:
+        pairs: Sequence[PairTest] = ()
+        has_pairs = not project.question.compares and any(label.against is not None for label in project.store.labels())
+        if (rests is not None or has_pairs) and not candidates[first.name].learns:
             fitted = evaluator.fitted_on(own_experiment.evidence, own_experiment.labels)
-            doubled = doubling(project, fitted, own_experiment.evidence, candidates[first.name].train.samples)
+            own_samples = candidates[first.name].train.samples
+            if rests is not None:
+                doubled = doubling(project, fitted, own_experiment.evidence, own_samples)
+            if has_pairs:
+                on_step("pairs")
+                repeated = comparison.repeats(first.name)
+                pairs = pair_tests(project, evaluator, fitted, comparison.ratings, repeated, own_samples)
     comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
-    return Compared(comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel)
+    return Compared(
+        comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel, pairs=pairs
+    )
 
 
 def _repeats(

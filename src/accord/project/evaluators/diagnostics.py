@@ -174,9 +174,9 @@ def _metadata(conversations: Mapping[str, Conversation], names: Iterable[str], b
         UnknownName: No conversation has such an entry.
     """
     entries = {name for conversation in conversations.values() for name in conversation.metadata}
-    if by not in entries:
+    if by not in entries and not (by == "version" and any(each.version for each in conversations.values())):
         raise UnknownName("group", by, {*AUTOMATIC, *entries})
-    values = [conversations[name].metadata.get(by) if name in conversations else None for name in names]
+    values = [conversations[name].group(by) if name in conversations else None for name in names]
     return [None if value is None else str(value) for value in values]
 
 

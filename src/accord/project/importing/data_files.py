@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from accord.edges import BadInput, unpacked_name
-from accord.formats import READ, reason_to_skip
+from accord.formats import READ, is_slack_channel, reason_to_skip
 
 QUESTIONS_FILE = "questions.json"
 """List of questions in a benchmark folder."""
 
 
 def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> list[Path]:
-    """Expand folders to the files in them that may hold data; benchmark folders stay as they are.
+    """Expand folders to the files in them that may hold data; benchmark folders and Slack channels stay as they are.
 
     Args:
         paths: Files and folders.
@@ -24,7 +24,7 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if not path.is_dir() or _is_benchmark(path):
+        if not path.is_dir() or _is_whole(path):
             files.append(path)
             continue
         reasons = {file: reason_to_skip(file) for file in _data_files(path)}
@@ -38,16 +38,25 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
 
 
 def _data_files(folder: Path) -> list[Path]:
-    """Return the benchmark folders inside a folder, then its other files of a known kind that Accord did not write."""
+    """Return the benchmark folders and Slack channels in a folder, then its other files that Accord did not write."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and not _is_hidden(file, folder))
     known = [file for file in files if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
-    benchmarks = {file.parent for file in known if _is_benchmark(file.parent)}
-    others = (file for file in known if file.parent not in benchmarks and file.name != QUESTIONS_FILE)
-    return [*sorted(benchmarks), *others]
+    wholes = {folder for folder in {file.parent for file in known} if _is_whole(folder)}
+    is_slack = any(map(is_slack_channel, wholes))
+    others = (
+        file for file in known
+        if file.parent not in wholes and file.name not in (QUESTIONS_FILE, *(_SLACK_LISTS if is_slack else ()))
+    )  # fmt: skip
+    return [*sorted(wholes), *others]
 
 
-def _is_benchmark(folder: Path) -> bool:
-    return (folder / "items.jsonl.gz").is_file()
+_SLACK_LISTS = ("users.json", "channels.json", "groups.json", "dms.json", "mpims.json", "integration_logs.json")
+"""Files beside the channels of a Slack export, which hold no messages."""
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return True for a folder that is read as one file: a benchmark, or a channel of a Slack export."""
+    return (folder / "items.jsonl.gz").is_file() or is_slack_channel(folder)
 
 
 def _is_own(file: Path) -> bool:

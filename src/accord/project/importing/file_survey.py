@@ -11,48 +11,57 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, read_json_file
+from accord.edges import BadInput, BadRow, UnknownName, count_of, read_json_file
 from accord.formats import (
+    AGAINST,
+    MAX_LOCATIONS,
+    NO_COLUMN,
+    PEOPLE,
     RATING,
     UNNAMED,
     FileKind,
-    FileRoles,
     HeldRows,
     MemoryTable,
+    ObservedAnswers,
     Record,
+    Row,
+    RowLocation,
     Source,
+    TableOptions,
+    TableRoles,
+    bare_name,
+    check_pair_file,
+    columns_with_names,
+    copies_text,
+    ends_of,
+    file_roles,
+    formats,
+    has_scale_values,
     is_rating_name,
+    may_be_answer,
+    may_be_rater,
+    may_hold_names,
+    number_of,
+    person_in,
+    positions_among,
+    rater_columns,
     rating_cells,
     raw_label_rows,
     read,
     read_annotations,
+    read_rows,
     scores_error,
+    share_scale,
     sniff_rows,
     source_of,
-    unclear_text,
+    unclear_to_import,
+    under_our_names,
+    unread_text,
+    words_of,
 )
 from accord.models import JUDGEMENTS_FILE
 from accord.project.importing.data_files import QUESTIONS_FILE, files_in
-from accord.project.importing.rater_columns import (
-    NO_COLUMN,
-    NamedColumns,
-    columns_with_names,
-    may_be_rater,
-    may_hold_names,
-    person_in,
-    rater_columns,
-    share_scale,
-)
 from accord.project.importing.raters import RaterNames, raters_text
-from accord.project.importing.rubric_inference import (
-    MAX_LOCATIONS,
-    ObservedAnswers,
-    RowLocation,
-    ends_of,
-    has_scale_values,
-    number_of,
-    positions_among,
-)
 from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
@@ -61,6 +70,9 @@ _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
 _PROGRESS_ROWS = 500
+SIDES = {"against": AGAINST}
+COMPARISON = "Which conversation is better?"
+SIDE_MEANINGS = {"-1": "the second", "0": "neither", "1": "the first"}
 
 Answers = dict[str, ObservedAnswers]
 
@@ -89,6 +101,9 @@ class FileSurvey:
         name_columns: Columns that are not read, and may name who rated, in files that name no annotator.
         judges: Number of a model's answers in columns of the files, by judge.
         unclear: Columns that hold ratings of people or a model's answers, with the file.
+        people_columns: Columns with ratings of people, by the roles of each file.
+        role_notes: Sentences on choices of roles that another reader could make otherwise, and on copies.
+        unread: Columns that no role takes, and that may hold ratings or names.
         named: Columns that the user says hold ratings of people, and columns of judges with the judge.
     """
 
@@ -97,7 +112,7 @@ class FileSurvey:
     annotations: list[Source] = field(default_factory=list)
     recordings: list[Path] = field(default_factory=list)
     kinds: dict[Source, FileKind] = field(default_factory=dict)
-    roles: dict[Source, FileRoles] = field(default_factory=dict)
+    roles: dict[Source, TableRoles] = field(default_factory=dict)
     questions: Answers = field(default_factory=dict)
     rating_columns: list[str] = field(default_factory=list)
     other_candidates: list[str] = field(default_factory=list)
@@ -111,7 +126,10 @@ class FileSurvey:
     name_columns: list[str] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     unclear: dict[str, str] = field(default_factory=dict)
-    named: NamedColumns = field(default_factory=NamedColumns)
+    people_columns: list[str] = field(default_factory=list)
+    role_notes: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    named: TableOptions = field(default_factory=TableOptions)
 
     @property
     def people(self) -> dict[str, int]:
@@ -130,11 +148,12 @@ class FileSurvey:
     @property
     def rater_notes(self) -> list[str]:
         """A sentence for each guess about columns of annotators, with the options that override it."""
-        notes = self.name_notes
+        notes = [*self.role_notes, *self.name_notes]
         if self.raters and self.raters_are_guessed:
+            noun = "column {} is" if len(self.raters) == 1 else "columns {} are"
             notes.append(
-                f"columns {', '.join(self.raters)} are read as {len(self.raters)} annotators of one question, "
-                f"{RATING!r} (a guess from names and values). If each is a question: "
+                f"{noun.format(', '.join(self.raters))} read as {count_of(len(self.raters), 'annotator')} of one "
+                f"question, {RATING!r} (a guess from names and values). If each is a question: "
                 f"{_options('--labels', self.raters)}"
             )
         if self.possible_raters:
@@ -152,13 +171,15 @@ class FileSurvey:
     @property
     def name_notes(self) -> list[str]:
         """The sentence about columns that are not read, and may name who rated, with the option that reads one."""
-        if not self.name_columns:
-            return []
-        listed = ", ".join(map(repr, self.name_columns))
-        return [
-            f"no column names who rated, so all ratings are by {UNNAMED!r}; not read: {listed}. If one holds the names "
-            f"of those who rated: --columns annotator={shlex.quote(self.name_columns[0])}"
-        ]
+        unread = [name for name in self.unread if name not in self.name_columns]
+        notes = [unread_text(unread)] if unread else []
+        if self.name_columns:
+            listed = ", ".join(map(repr, self.name_columns))
+            notes.append(
+                f"no column names who rated, so all ratings are by {UNNAMED!r}; not read: {listed}. If one holds the "
+                f"names of those who rated: --columns annotator={shlex.quote(self.name_columns[0])}"
+            )
+        return notes
 
     @property
     def files(self) -> list[Source]:
@@ -216,19 +237,26 @@ def survey_files(
             model's answers, and nothing says which.
     """
     persons = columns_with_names(raters)
-    people = NamedColumns([*named, *persons], columns_with_names(judges))
+    people = TableOptions(columns_with_names(judges), persons, tuple(named))
     survey = _Surveyor(format, columns, limit, on_progress, people)
     survey.add_all(list(map(source_of, paths)), skips_unreadable)
-    survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
+    survey.check_roles(command or f"accord import {shlex.join(str(source_of(path)) for path in paths)}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
-    _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
+    tables = {name: column for name, column in survey.in_tables.items() if name not in survey.left_out}
+    _choose_columns(survey.result, tables, survey.beside_text, named, persons)
     named_people = {name for answers in survey.result.questions.values() for name in answers.annotators} - {UNNAMED}
     if survey.result.questions and not named_people:
         survey.result.name_columns = [
             *(name for name, column in survey.texts.items() if may_hold_names(column)),
             *(name for name, column in survey.beside_text.items() if may_hold_names(column, is_metadata=True)),
         ]
+    result = survey.result
+    read = {*result.questions, *result.rating_columns, *result.label_columns, *result.raters, *result.name_columns}
+    known = {*read, *result.guessed_columns, *result.other_candidates, *result.mismatched_raters}
+    result.unread = [name for name in dict.fromkeys(survey.unread) if name not in known]
     for answers in survey.result.questions.values():
+        if answers.ends is None:
+            answers.ends = _ends_in(bare_name(answers.name)[1], answers.values)
         if answers.ends is None and len(answers.scales) == 1 and answers.scales.total() == answers.total:
             answers.ends = _ends_in([*next(iter(answers.scales))], answers.values)
     return survey.result
@@ -251,6 +279,24 @@ def set_scales(survey: FileSurvey, scales: Mapping[str, tuple[float, float]]) ->
         answers.ends = ends
 
 
+def roles_of(
+    path: Source, kind: FileKind, options: TableOptions, rows: Iterable[Row | BadRow] | None = None
+) -> TableRoles:
+    """Return the roles of the columns of a file; `rows` are its rows, if it is open already.
+
+    Raises:
+        BadInput: The file cannot be read.
+    """
+    if kind.content not in ("labels", "conversations"):
+        return TableRoles()
+    has_text = kind.content == "conversations"
+    if has_text and kind.fields is not None and formats.get("pairs").accepts(kind.fields):
+        check_pair_file(islice(read_rows(path) if rows is None else rows, MOST_SURVEYED), options.judges, str(path))
+        return TableRoles()
+    roles = file_roles(path, kind.columns, has_text, options, rows=rows)
+    return replace(roles, unclear=()) if NO_COLUMN in options.questions else roles
+
+
 class _Surveyor:
     """Collect the answers of files: in tables of labels, next to the text, or marked by a format."""
 
@@ -260,7 +306,7 @@ class _Surveyor:
         columns: Mapping[str, str] | None,
         limit: int | None,
         on_progress: Callable[[int], None] | None,
-        named: NamedColumns,
+        named: TableOptions,
     ) -> None:
         self.named = named
         self.annotator_columns: set[str] = set()
@@ -270,6 +316,8 @@ class _Surveyor:
         self.in_tables: Answers = {}
         self.beside_text: Answers = {}
         self.texts: Answers = {}
+        self.unread: list[str] = []
+        self.left_out: set[str] = set()
 
     def add_all(self, sources: Sequence[Source], skips_unreadable: bool) -> None:
         """Read files, the files of folders, and tables.
@@ -300,7 +348,7 @@ class _Surveyor:
         if unknown is not None:
             raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
         if unclear := self.result.unclear:
-            raise BadInput(unclear_text(next(iter(unclear.values())), list(unclear), command))
+            raise BadInput(unclear_to_import(next(iter(unclear.values())), list(unclear), command))
 
     def add(self, path: Source) -> None:
         """Read a file.
@@ -325,12 +373,16 @@ class _Surveyor:
         else:
             self._add_conversations(path, kind.columns, self._roles(path, kind, rows), rows)
 
-    def _roles(self, path: Source, kind: FileKind, rows: HeldRows) -> FileRoles:
+    def _roles(self, path: Source, kind: FileKind, rows: HeldRows) -> TableRoles:
         """Return the roles of a file's columns, and note them."""
-        roles = self.result.roles[path] = self.named.roles(path, kind, rows.again())
-        self.judge_columns |= {*roles.judges, *([roles.names] if roles.names else [])}
+        roles = self.result.roles[path] = roles_of(path, kind, self.named, rows.again())
+        self.judge_columns |= {*roles.judges, *roles.models, *([roles.names] if roles.names else [])}
         self.annotator_columns |= {roles.annotator} if roles.annotator else set()
         self.result.unclear |= {name: str(path) for name in roles.unclear}
+        self.result.people_columns += [name for name in roles.people if name not in self.result.people_columns]
+        self.result.role_notes += [*roles.reasons.values(), *copies_text(roles.copies)]
+        self.unread += roles.unread
+        self.left_out |= set(roles.left_out)
         return roles
 
     def _add_annotations(self, path: Source, columns: Mapping[str, str], rows: HeldRows) -> None:
@@ -341,7 +393,7 @@ class _Surveyor:
                 answers = _answers_to(self.result.questions, annotation.question)
                 answers.add(annotation.value, annotation.by, annotation.target.turn)
 
-    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
+    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: TableRoles, rows: HeldRows) -> None:
         self.result.labels.append(path)
         for line, target, row, judged, fields in islice(raw_label_rows(path, columns, roles, rows), self.limit):
             self.result.judges.update(answer.judge for answer in judged)
@@ -349,12 +401,14 @@ class _Surveyor:
             for name, cell in fields.items():
                 if isinstance(name, str) and isinstance(cell, str) and number_of(cell) is None:
                     _answers_to(self.texts, name).add(cell, None, None)
+            compares = under_our_names(fields, SIDES).get("against") not in (None, "")
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
-                    location = RowLocation(str(path), line)
-                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location, scale)
+                    observed, location = _answers_to(self.in_tables, question), RowLocation(str(path), line)
+                    observed.add(value, annotator, target.turn, location, scale)
+                    observed.compares = observed.compares or compares
 
-    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
+    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: TableRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
         reasons: list[str] = []
 
@@ -381,7 +435,9 @@ class _Surveyor:
         _merge(self.beside_text, beside)
 
 
-def _add_record(record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: FileRoles) -> list[str]:
+def _add_record(
+    record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: TableRoles
+) -> list[str]:
     """Add the labels of a record to `marked`, and the cells beside its text to `beside`.
 
     Returns:
@@ -391,11 +447,14 @@ def _add_record(record: Record, location: RowLocation, marked: Answers, beside: 
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
     for label, scale in zip_longest((*record.labels, *answers), record.scales):
         if label is not None and isinstance(label.value, str | int | float):
-            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location, scale)
+            observed = _answers_to(marked, label.question)
+            observed.add(label.value, label.annotator, label.target.turn, location, scale)
+            if label.against is not None:
+                observed.compares, observed.text, observed.meanings = True, COMPARISON, dict(SIDE_MEANINGS)
     for cell in rating_cells(record.conversation):
         judge = roles.judge_of(cell.question, cell.annotator)
         if judge is not None:
-            judges += [judge] if number_of(cell.value) is not None else []
+            judges += [judge] if may_be_answer(cell.question, cell.value) or cell.question in roles.judges else []
             continue
         observed = _answers_to(beside, cell.question)
         observed.add(cell.value, cell.annotator, cell.turn, location)
@@ -421,16 +480,31 @@ def _choose_columns(
     if is_guessed:
         known = _names_of(columns, lambda column: column.is_marked or column.name in survey.questions)
         survey.raters, survey.mismatched_raters = rater_columns(columns, known)
-    survey.label_columns = _names_of(in_tables, lambda column: _is_question(column, named), survey.raters)
+        survey.raters |= {name: name for name in survey.people_columns if _is_person_alone(name, columns, survey)}
+    survey.label_columns = _names_of(
+        in_tables, lambda each: _is_question(each, (*named, *survey.people_columns)), survey.raters
+    )
     _merge(survey.questions, {name: in_tables[name] for name in survey.label_columns})
     left = {name: column for name, column in beside.items() if name not in survey.raters}
     survey.rating_columns = _rating_columns(survey, left, named)
     _merge(survey.questions, {name: beside[name] for name in survey.rating_columns})
     for name, person in survey.raters.items():
-        as_answers = replace(columns[name], name=RATING, annotators=Counter({person: columns[name].total}))
+        column = columns[name]
+        ends = column.ends or _ends_in(bare_name(name)[1], column.values)
+        as_answers = replace(column, name=RATING, annotators=Counter({person: column.total}), ends=ends)
         _merge(survey.questions, {RATING: as_answers})
     if is_guessed and not survey.raters:
         survey.possible_raters = _possible_raters(columns, survey.questions)
+
+
+def _is_person_alone(name: str, columns: Answers, survey: FileSurvey) -> bool:
+    """Return True if a column's name is that of people and of no question: `expert`, `teacher`."""
+    words = {word for word in words_of(bare_name(name)[0]) if not word.isdecimal() and len(word) > 1}
+    column = columns.get(name)
+    return (
+        column is not None and bool(words) and words <= PEOPLE and not column.is_marked
+        and name not in survey.raters and name not in survey.questions and set(column.annotators) <= {UNNAMED}
+    )  # fmt: skip
 
 
 def _names_of(columns: Answers, fits: Callable[[ObservedAnswers], bool], but: Collection[str] = ()) -> list[str]:
@@ -460,9 +534,10 @@ def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str])
     if named:
         return [name for name in named if name in beside]
     scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
-    by_name = _names_of(scaled, lambda column: is_rating_name(column.name))
+    by_name = _names_of(scaled, lambda column: is_rating_name(column.name) or column.name in survey.people_columns)
     if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
-        chosen = _names_of(scaled, lambda column: column.is_marked or column.name in survey.questions)
+        known = {*survey.questions, *survey.people_columns}
+        chosen = _names_of(scaled, lambda column: column.is_marked or column.name in known)
         survey.other_candidates = [name for name in by_name if name not in chosen]
         return chosen
     chosen = list(dict.fromkeys([*_names_of(scaled, lambda column: column.is_marked), *by_name]))
@@ -483,9 +558,10 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
             known.locations[value] = [*known.locations.get(value, ()), *locations][:MAX_LOCATIONS]
         known.annotators.update(new.annotators)
         known.scales.update(new.scales)
+        known.missing.update(new.missing)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
-        known.meanings = known.meanings or new.meanings
+        known.meanings, known.compares = known.meanings or new.meanings, known.compares or new.compares
         known.is_marked = known.is_marked or new.is_marked
 
 
@@ -508,7 +584,8 @@ def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
 
 def _ends_in(scale: Any, values: Iterable[Any]) -> tuple[float, float] | None:
     """Return the lowest and highest value of a stated scale, unless an answer is outside."""
-    if (ends := ends_of(scale)) is None:
+    ends = scale if isinstance(scale, tuple) else ends_of(scale)
+    if ends is None:
         return None
     numbers = [value for value in values if isinstance(value, int | float)]
     return ends if all(ends[0] <= number <= ends[1] for number in numbers) else None

@@ -8,10 +8,10 @@ from typing import Any
 
 from accord.edges import BadInput, count_of
 from accord.evidence import Readable
+from accord.formats import positions_among
 from accord.project.importing.file_survey import FileSurvey
 from accord.project.importing.judged_answers import JudgedAnswers
 from accord.project.importing.raters import RaterNames, RepeatedRatings, joined_text, raters_text, repeated_text
-from accord.project.importing.rubric_inference import positions_among
 from accord.project.importing.worker import ImportCounts
 from accord.store import AddedCounts, RemovedCounts
 

@@ -15,24 +15,26 @@ from accord.formats import (
     VALUE_KEYS,
     AnnotationWriter,
     FileKind,
-    FileRoles,
     JudgedAnswer,
     Record,
     Source,
+    TableRoles,
     answer_to,
+    parse_orders,
     read,
     read_annotations,
     read_labels,
+    role_named,
     scores_error,
     sniff,
     tables_of,
-    unclear_text,
+    unclear_to_import,
 )
-from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, survey_files
+from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, roles_of, survey_files
 from accord.project.importing.id_matching import with_matched_ids
 from accord.project.importing.imported import Imported
 from accord.project.importing.raters import RaterNames
-from accord.project.importing.rubric_inference import infer_rubric
+from accord.project.importing.rubric_inference import infer_rubric, set_orders
 from accord.project.importing.worker import BATCH_ROWS, ImportBatch, ImportJob, ImportOptions, import_batches
 from accord.redaction import find_redacted_quote, first_with_redacted_quote
 from accord.store import (
@@ -78,6 +80,7 @@ def import_files(
     workers: int = 1,
     replace: bool = False,
     survey: FileSurvey | None = None,
+    order: str | Collection[str] | None = None,
 ) -> Imported:
     """Read conversations, labels and annotations into the store; conversations first, in any order of files.
 
@@ -98,12 +101,17 @@ def import_files(
         replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
             import stays.
         survey: Survey of these files with the same columns, so that they are not opened again for their kind.
+        order: Order of words of a scale, the highest first, such as `A>B>C`, or `grade=A>B>C` for one column; several
+            in a list. A value that the order lacks is an error.
 
     Raises:
         BadInput: A file cannot be read.
         BadRow: A row is bad and `skip_bad_rows` is not set; the rows before it stay.
     """
     sources = tables_of(paths)
+    if order is not None:
+        survey = survey or survey_files(sources, format, columns, skips_unreadable=True)
+        set_orders(survey.questions, parse_orders(order), rubric)
     if options.rating_columns is None:
         survey = survey or survey_files(sources, format, columns, limit=MOST_SURVEYED, skips_unreadable=True)
         options = survey_options(survey, rubric, options)
@@ -112,9 +120,15 @@ def import_files(
     _check_kinds(kinds, columns)
     surveyed = survey.roles if options.named == survey.named else {}
     roles = {
-        path: surveyed[path] if path in surveyed else options.named.roles(path, kind) for path, kind in kinds.items()
+        path: surveyed[path] if path in surveyed else roles_of(path, kind, options.named)
+        for path, kind in kinds.items()
     }
     _check_roles(roles)
+    if options.roles:
+        chats = {
+            path: roles[path].columns(kind.columns) for path, kind in kinds.items() if kind.content == "conversations"
+        }
+        _check_speakers(chats, format, options.roles)
     result = Imported(names=RaterNames(LabelCounts(store).annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
@@ -172,7 +186,7 @@ def _id_prefix(store: Store, job: ImportJob, known: Sequence[Source]) -> str | N
         return None
     first = next(read(path, job.format, job.columns, lambda error: None, limit=1), None)
     stored = None if first is None else next(iter(store.conversations([first.conversation.id])), None)
-    if first is None or stored is None or not first.conversation.id.startswith(f"{stem}-"):
+    if first is None or stored is None or not (first.conversation.id + "-").startswith(f"{stem}-"):
         return None
     conversation = first.conversation
     if store.redactor is not None:
@@ -211,13 +225,34 @@ def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | 
             raise UnknownName(f"column to read as {ours!r}:", theirs, names)
 
 
-def _check_roles(roles: Mapping[Source, FileRoles]) -> None:
+def _check_roles(roles: Mapping[Source, TableRoles]) -> None:
     """Reject columns that hold ratings of people or a model's answers."""
     unclear = {name: path for path, found in roles.items() for name in found.unclear}
     if unclear:
-        raise BadInput(unclear_text(str(next(iter(unclear.values()))), list(unclear)))
+        raise BadInput(unclear_to_import(str(next(iter(unclear.values()))), list(unclear)))
 
 
+def _check_speakers(files: Mapping[Source, Mapping[str, str] | None], format: str, roles: Mapping[str, str]) -> None:
+    """Reject a mapping of a role that no conversation has; files are read until all of the roles were seen.
+
+    A role that Accord itself maps to the same one, such as `operator` to `assistant`, counts as seen.
+    """
+    seen = {theirs: None for theirs, ours in roles.items() if theirs != ours and role_named(theirs) == ours}
+    known = set(seen)
+    for path, columns in files.items():
+        for record in read(path, format, columns, lambda error: None):
+            seen |= dict.fromkeys(turn.role for turn in record.conversation.turns)
+            if seen.keys() >= roles.keys():
+                return
+    unused = ", ".join(repr(name) for name in roles if name not in seen)
+    seen = {name: None for name in seen if name not in known}
+    found = ", ".join(map(repr, list(seen)[:_LISTED_ROLES])) or "none"
+    raise BadInput(
+        f"--role: no conversation has the role {unused}. Roles found: {found}{', ...' * (len(seen) > _LISTED_ROLES)}"
+    )
+
+
+_LISTED_ROLES = 10
 _DEFAULT_RUBRIC = "llm-rubric"
 
 
@@ -298,7 +333,7 @@ class _Importer:
     def __init__(self, store: Store, rubric: Rubric, result: Imported, options: ImportOptions, skips: bool) -> None:
         self.store, self.rubric, self.result, self.options, self.skips = store, rubric, result, options, skips
 
-    def add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def add_labels(self, path: Source, columns: Mapping[str, str], roles: TableRoles) -> None:
         """Import a file of labels; a model's answers in it are kept for `resolve_judged`."""
         options, counts = self.options, self.result.counts
         on_bad_row = self.result.skip if self.skips else None

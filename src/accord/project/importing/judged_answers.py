@@ -68,7 +68,8 @@ class JudgedAnswers:
                 question, name = _question_of(column, [read.answer.value for read in reads], rubric, main)
                 for read in reads:
                     value, judge = _value(read.answer.value), self._names.of(read.answer.judge)
-                    if question is not None and not _is_on_scale(value, question):
+                    is_asked = question is not None and rubric.get(question.id) is not None
+                    if is_asked and question is not None and not _is_on_scale(value, question):
                         where = f"judge {judge!r} on {read.answer.target}, question {name!r}"
                         report(BadRow(path, read.line, f"{where}: got {value!r}, allowed: {question.scale}"))
                         continue

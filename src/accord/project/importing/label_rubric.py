@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import Source
+from accord.formats import Source, parse_orders
 from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, survey_files
-from accord.project.importing.rubric_inference import InferredRubric, infer_questions, infer_rubric
+from accord.project.importing.rubric_inference import InferredRubric, infer_questions, infer_rubric, set_orders
 from accord.values import Rubric, load_rubric, shipped_rubrics
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ def adopt_rubric(
     """
     labels = options.rating_columns or () if (options := reading.get("options")) is not None else ()
     format, columns = reading.get("format", "auto"), reading.get("columns")
-    survey = survey_files(sources, format, columns, labels, limit=MOST_SURVEYED, skips_unreadable=True)
+    order = reading.get("order")
+    limit = MOST_SURVEYED if order is None else None
+    survey = survey_files(sources, format, columns, labels, limit=limit, skips_unreadable=True)
+    set_orders(survey.questions, parse_orders(order), None)
     used, found = project.rubric, rubric_of_survey(project.rubric, survey, main)
     logger = logging.getLogger("accord")
     if added := [each for each in found.rubric.questions if used.get(each.id) is None]:

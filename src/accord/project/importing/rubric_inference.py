@@ -1,339 +1,87 @@
-"""Infer a rubric from labels: the questions, their scales, and the main question.
-
-The scale of a question follows from the observed values. Whole numbers are ordered options from 1 (or 0 if observed)
-to the highest value; two adjacent ones are a binary question. Words with a known order ("poor", "good") are ordered
-options, other words are nominal. All other numbers are a real-valued scale with usual ends (0 to 1, 1 to 5, 0 to 100).
-"""
+"""Infer a rubric from labels: the questions, their scales, and the main question."""
 
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
+from accord.formats import (
+    MAX_LOCATIONS,
+    USUAL_ENDS,
+    WIDEST,
+    InferredScale,
+    MixedScales,
+    ObservedAnswers,
+    WordOrder,
+    infer_scale,
+    is_letters,
+    mixed_scales,
+    number_of,
+    order_for,
+    plain_value,
+    words_of,
+)
 from accord.project.importing.question_texts import generated_text, with_generated_names
-from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
+from accord.values import ISSUE, Applies, Labels, Question, Rubric, Scale, ScaleKind
 
 if TYPE_CHECKING:
     from accord.store import Store
 
-MAX_OPTIONS = 11
-MAX_WORDS = 10
-MAX_DISTINCT = 2000
-NUMERIC_SHARE = 0.8
-"""Share of numeric values above which all other values are treated as typing errors."""
-_ENDS = ((0, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (-1, 1), (0, 100))
-_YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", "like", "liked", "positive", "pass",
-        "passed", "correct", "resolved", "helpful", "sat", "+", "👍", "ja", "gut", "richtig", "positiv"}  # fmt: skip
-_NO = {"no", "false", "n", "down", "thumbs down", "thumbsdown", "thumbs_down", "bad", "dislike", "disliked", "negative",
-       "fail", "failed", "incorrect", "wrong", "unresolved", "not helpful", "unhelpful", "dsat", "-", "👎", "nein",
-       "schlecht", "falsch", "negativ"}  # fmt: skip
-_ORDERS = (
-    ("terrible", "very bad", "bad", "poor", "fair", "ok", "okay", "average", "medium", "good", "very good", "great",
-     "excellent"),
-    ("strongly disagree", "disagree", "somewhat disagree", "slightly disagree", "neutral",
-     "neither agree nor disagree", "slightly agree", "somewhat agree", "agree", "strongly agree"),
-    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
-    ("very unlikely", "unlikely", "somewhat unlikely", "neutral", "somewhat likely", "likely", "very likely"),
-    ("none", "very low", "low", "mild", "medium", "moderate", "high", "very high", "severe"),
-    ("never", "rarely", "sometimes", "often", "always"),
-    ("negative", "mixed", "neutral", "positive"),
-    ("no", "partly", "partially", "partial", "somewhat", "mostly", "yes"),
-    ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
-    ("nein", "teilweise", "ja"),
-)  # fmt: skip
 _MAIN = (
     ("overall",), ("q0",), ("satisfaction", "csat", "zufriedenheit", "satisfied"), ("quality", "qualität"),
     ("rating", "ratings", "bewertung", "stars", "note"), ("score",), ("helpful", "helpfulness", "hilfreich"),
     ("thumbs", "thumb", "feedback", "like", "liked"), ("label", "verdict"),
 )  # fmt: skip
 
-_POSITION = re.compile(
-    r"(?:r|h|a|p|rater|annotator|judge|worker|coder|person|human|expert|labeler)?[ _-]?\d{1,2}", re.I
-)
-MAX_POSITIONS = 10
-MAX_LOCATIONS = 20
-WIDEST = 1000
-"""Highest value of an inferred scale."""
 
+def set_orders(answers: Mapping[str, ObservedAnswers], orders: Collection[WordOrder], rubric: Rubric | None) -> None:
+    """Set the order of the words of questions instead of inferring it.
 
-class RowLocation(NamedTuple):
-    """A row of a file."""
+    Args:
+        answers: Answers by question.
+        orders: Orders that the user states.
+        rubric: Rubric whose questions keep their scales; None if the rubric is made from the answers.
 
-    path: str
-    line: int
-
-
-@dataclass
-class ObservedAnswers:
-    """Answers of files to one question.
-
-    Attributes:
-        name: Name of the question.
-        values: Counts of raw values; at most `MAX_DISTINCT` different ones.
-        annotators: Counts of answers by annotator.
-        turn_answers: Number of answers about a turn; the others are about a conversation.
-        text: Wording of the question, if a file has it.
-        meanings: Meanings of the options, if a file has them.
-        ends: Lowest and highest answer, if a file or the user states them.
-        is_marked: True if the answers are from a field that holds only ratings.
-        locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
-        scales: Counts of answers by the lowest and highest answer that their row states.
+    Raises:
+        BadInput: An order lacks a word of its question, no question has its words, or the rubric has another order.
     """
-
-    name: str
-    values: Counter[Value] = field(default_factory=Counter)
-    annotators: Counter[str] = field(default_factory=Counter)
-    turn_answers: int = 0
-    text: str = ""
-    meanings: dict[str, str] = field(default_factory=dict)
-    ends: tuple[float, float] | None = None
-    is_marked: bool = False
-    locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
-    scales: Counter[tuple[float, float]] = field(default_factory=Counter)
-
-    def add(
-        self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None,
-        scale: Any = None,
-    ) -> None:  # fmt: skip
-        """Count an answer; values for "not applicable" are not counted. `scale` is the scale that its row states."""
-        if isinstance(value, str):
-            value = value.strip()
-            if value.casefold() in NOT_APPLICABLE - {"-"}:
-                return
-        elif isinstance(value, float) and not math.isfinite(value):
-            return
-        value = int(value) if isinstance(value, bool) else value
-        if value in self.values or len(self.values) < MAX_DISTINCT:
-            self.values[value] += 1
-            if location is not None and len(known := self.locations.setdefault(value, [])) < MAX_LOCATIONS:
-                known.append(location)
-        self.turn_answers += turn is not None
-        if scale is not None and (ends := ends_of(scale)) is not None:
-            self.scales[ends] += 1
-        if annotator is not None:
-            self.annotators[annotator] += 1
-
-    @property
-    def total(self) -> int:
-        """Number of answers."""
-        return sum(self.values.values())
-
-    @property
-    def level(self) -> str:
-        """Level of most answers, `turn` or `conversation`."""
-        return "turn" if 2 * self.turn_answers > self.total else "conversation"
+    used = set[WordOrder]()
+    for name, observed in answers.items():
+        values = [value for value in observed.values if number_of(value) is None]
+        order = order_for(orders, name, observed.values if values else ())
+        if order is None:
+            continue
+        used.add(order)
+        observed.order = order
+        question = None if rubric is None else rubric.get(name)
+        if question is not None:
+            _check_order(question, order)
+    for order in orders:
+        if order not in used:
+            worded = [name for name, each in answers.items() if any(number_of(value) is None for value in each.values)]
+            raise BadInput(
+                f"--order {order}: no question has these words; questions with words: {', '.join(worded) or 'none'}"
+            )
 
 
-_TWO_NUMBERS = re.compile(r"\W{0,2}(-?\d{1,9}(?:\.\d{1,9})?) ?(?:,|;|-|–|\.\.|to) ?(-?\d{1,9}(?:\.\d{1,9})?)\W{0,2}")
-
-
-def ends_of(scale: Any) -> tuple[float, float] | None:
-    """Return the lowest and highest answer of a scale as a file states it; None if it is no pair of numbers.
-
-    >>> ends_of([0, 1]), ends_of("[1, 3]"), ends_of("1-5"), ends_of("good to bad")
-    ((0, 1), (1, 3), (1, 5), None)
-    """
-    found = _TWO_NUMBERS.fullmatch(scale.strip()) if isinstance(scale, str) else None
-    ends = [_plain(float(end)) for end in found.groups()] if found else scale
-    if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
-        return None
-    return (ends[0], ends[1]) if ends[0] < ends[1] else None
-
-
-class InferredScale(NamedTuple):
-    """Scale with the meanings of its options."""
-
-    scale: Scale
-    meanings: Mapping[str, str] = {}
-
-
-def infer_scale(observed: ObservedAnswers) -> InferredScale | None:
-    """Infer the scale of a question from its values; `None` if the values form no scale.
-
-    >>> numbers = ObservedAnswers("q", values=Counter({2: 3, 4: 1}))
-    >>> str(infer_scale(numbers).scale), infer_scale(ObservedAnswers("q", values=Counter({"yes": 1, "no": 2}))).meanings
-    ('1, 2, 3, 4', {'0': 'no', '1': 'yes'})
-    """
-    numbers: Counter[float] = Counter()
-    words: Counter[str] = Counter()
-    for value, count in observed.values.items():
-        number = number_of(value)
-        if number is None:
-            words[str(value)] += count
-        else:
-            numbers[number] += count
-    if observed.ends is not None and not words:
-        return InferredScale(_numeric_scale(numbers, observed.ends), observed.meanings)
-    if sum(numbers.values()) >= NUMERIC_SHARE * observed.total > 0:
-        return InferredScale(_numeric_scale(numbers, None), {}) if len(numbers) > 1 else None
-    return _word_scale(words) if not numbers else None
-
-
-MixedScales = tuple[dict[float, int], dict[float, int]]
-"""Counts of the values of one question on two scales: the lower values and the upper ones."""
-
-
-def mixed_scales(observed: ObservedAnswers) -> MixedScales | None:
-    """Return the values on either side of a gap that no single scale explains; `None` if there is no such gap.
-
-    The lower values are whole numbers from 1 upward (three or more, without a hole), the upper ones lie on a grid of
-    fives up to 100 and begin at twice the highest of the lower ones, and each side has a twentieth of the values.
-
-    >>> mixed_scales(ObservedAnswers("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3})))[1]
-    {20.0: 2, 60.0: 1, 100.0: 3}
-    >>> mixed_scales(ObservedAnswers("q", values=Counter({0: 4, 5: 5, 10: 4, 20: 2, 60: 1, 100: 3})))
-    """
-    if observed.ends is not None:
-        return None
-    counted: Counter[float] = Counter()
-    for value, count in observed.values.items():
-        if (number := number_of(value)) is not None:
-            counted[number] += count
-    run = 1
-    while run in counted:
-        run += 1
-    low = {number: counted[number] for number in sorted(counted) if number < run}
-    high = {number: counted[number] for number in sorted(counted) if number > run}
-    if len(high) < 2 or not (len(low) == run - 1 >= 3 and MAX_OPTIONS < max(high) <= 100):
-        return None
-    on_grid = all((number / 5).is_integer() for number in high) and min(high) >= 2 * max(low)
-    least = sum(counted.values()) / 20
-    return (low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
-
-
-def rescaled(question: Question, observed: ObservedAnswers) -> Question:
-    """Return a question with the scale that the user set, keeping the meanings of its options."""
-    inferred = infer_scale(observed)
-    if inferred is None:
-        return question
-    options = {str(option) for option in inferred.scale.options}
-    meanings = {option: text for option, text in question.meanings.items() if option in options}
-    return Question(**{**dict(question), "scale": inferred.scale, "meanings": meanings})
-
-
-def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
-    """Return the values that are off a question's scale."""
-    values = []
-    for value in observed.values:
-        try:
-            answer = answer_to(question, value, question.id)
-        except BadInput:
-            answer = None
-        if answer is None or not question.scale.holds(answer):
-            values.append(value)
-    return values
-
-
-def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word, or a number that is no answer."""
-    number = number_in(value) if isinstance(value, str) else value
-    return float(number) if number is not None and -LARGEST_ANSWER <= number <= LARGEST_ANSWER else None
-
-
-def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
-    """Return the scale of numbers, between the given ends or else between ends that fit them."""
-    if ends is None:
-        return _scale_of(sorted(set(numbers)))
-    whole = _whole_scale(*ends) if _are_multiples(1, (*numbers, *ends)) else None
-    return whole or Scale(kind=ScaleKind.REAL, low=float(ends[0]), high=float(ends[1]))
-
-
-def _scale_of(distinct: Sequence[float]) -> Scale:
-    """Return the scale that fits distinct numbers in order: two options, whole numbers, halves, or all between ends."""
-    low, high = distinct[0], distinct[-1]
-    if len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
-        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
-    first = low if low <= 0 or high > MAX_OPTIONS else 1
-    if _are_multiples(1, distinct) and (whole := _whole_scale(first, high)) is not None:
-        return whole
-    if _are_multiples(0.5, distinct) and 2 * (high - low) + 1 <= MAX_OPTIONS - 1:
-        return Scale(options=tuple(_plain(low + step / 2) for step in range(int(2 * (high - low)) + 1)))
-    low, high = next(
-        ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
-        (math.floor(low), math.ceil(high)),
-    )
-    return Scale(kind=ScaleKind.REAL, low=float(low), high=float(high))
-
-
-def _whole_scale(low: float, high: float) -> Scale | None:
-    """Return the scale of the whole numbers from `low` to `high`; `None` for more than `MAX_OPTIONS`."""
-    if high - low >= MAX_OPTIONS:  # times and amounts may lie millions apart
-        return None
-    options = tuple(range(int(low), int(high) + 1))
-    return Scale(kind=ScaleKind.BINARY, options=options) if len(options) == 2 else Scale(options=options)
-
-
-def _are_multiples(step: float, numbers: Iterable[float]) -> bool:
-    return all((number / step).is_integer() for number in numbers)
-
-
-def _plain(number: float) -> int | float:
-    return int(number) if float(number).is_integer() else number
-
-
-def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
-    """Return a binary, ordered or nominal scale of words; `None` for a single word or too many."""
-    known = {word.casefold(): word for word in words}
-    if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
-        return None
-    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or next(
-        (order for order in _ORDERS if known.keys() <= set(order)), None
-    )
-    if order is not None:
-        ranked = sorted(known, key=order.index)
-        kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
-        options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
-        meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
-        return InferredScale(Scale(kind=kind, options=options), meanings)
-    if len(known) < len(words):
-        return None
-    return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
-
-
-def _no_and_yes(words: Sequence[str]) -> Sequence[str] | None:
-    """Return two words with the negative one first; `None` if neither negates the other."""
-    plain = [re.sub(r"^(?:not |un|non-|no |nicht )", "", word) for word in words]
-    negated = [word for word, other, bare in zip(words, reversed(words), plain, strict=True) if bare == other]
-    if len(negated) == 1:
-        return [*negated, *(word for word in words if word not in negated)]
-    no, yes = ([word for word in words if word in known] for known in (_NO, _YES))
-    return [*no, *yes] if len(no) == len(yes) == 1 else None
-
-
-# --- columns that are questions ------------------------------------------------------------------------------------
-
-
-def has_scale_values(observed: ObservedAnswers) -> bool:
-    """Return True if a column has values on a scale, and no name of another meaning."""
-    if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
-        return False
-    numbers = [number_of(value) for value in observed.values]
-    if None in numbers:
-        return False
-    return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
-
-
-def positions_among(named: Collection[str]) -> list[str]:
-    """Return the names of annotators in order if all look like positions in a list (r1, r2, ...), else an empty list.
-
-    >>> positions_among({"r2", "r1"}), positions_among({"r1", "ann"}), positions_among({"judge3", "judge19"})
-    (['r1', 'r2'], [], [])
-    """
-    numbers = {name: int(re.sub(r"\D", "", name)) for name in named if _POSITION.fullmatch(name)}
-    if not 2 <= len(named) <= MAX_POSITIONS or len(numbers) < len(named):
-        return []
-    ordered = sorted(numbers, key=numbers.__getitem__)
-    first = numbers[ordered[0]]
-    is_run = first in (0, 1) and [numbers[name] for name in ordered] == list(range(first, first + len(named)))
-    return ordered if is_run else []
+def _check_order(question: Question, order: WordOrder) -> None:
+    """Raise `BadInput` if a question of a rubric has another order than the stated one."""
+    ranks = {str(option): rank for rank, option in enumerate(question.scale.options)}
+    places = [
+        (ranks[option], place)
+        for option in ranks
+        if (place := order.place(question.meanings.get(option, option))) is not None
+    ]
+    if not question.scale.is_ordered or [place for _, place in sorted(places)] != sorted(place for _, place in places):
+        raise BadInput(
+            f"--order {order}: the rubric has {question.id!r} with another order, {question.scale}; edit the scale in "
+            "the file of the rubric, or leave the option out"
+        )
 
 
 # --- the rubric ----------------------------------------------------------------------------------------------------
@@ -375,6 +123,11 @@ def infer_questions(
             notes.append(f"{answers.name!r} is left out: {_reason_without_scale(answers)}")
             continue
         questions.append(_question(answers, inferred))
+        if answers.order is None and is_letters(tuple(inferred.meanings.values())):
+            notes.append(
+                f"the letters of {answers.name!r} are read as an order with A as the best (a guess). To set it: "
+                f"--order {shlex.quote(answers.name + '=' + '>'.join(list(inferred.meanings.values())[::-1]))}"
+            )
         if is_guess(answers, inferred.scale):
             notes.append(_guess_text(answers, inferred.scale))
     return with_generated_names(questions, others), notes
@@ -416,12 +169,12 @@ def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
     if observed.ends is not None or not scale.is_ordered or len(numbers) < 2:
         return False
-    return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
+    return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in USUAL_ENDS
 
 
 def _extremes(observed: ObservedAnswers) -> tuple[float, float]:
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    return (_plain(min(numbers)), _plain(max(numbers))) if numbers else (0, 0)
+    return (plain_value(min(numbers)), plain_value(max(numbers))) if numbers else (0, 0)
 
 
 def _is_wide(observed: ObservedAnswers) -> bool:
@@ -439,7 +192,7 @@ def _guess_text(observed: ObservedAnswers, scale: Scale) -> str:
 
 def _usual(low: float, high: float) -> str:
     """Return the first usual scale that contains the values; their own ends if there is none."""
-    ends = next(((a, b) for a, b in _ENDS if a <= low and high <= b), (low, high))
+    ends = next(((a, b) for a, b in USUAL_ENDS if a <= low and high <= b), (low, high))
     return f"{ends[0]}..{ends[1]}"
 
 
@@ -449,11 +202,11 @@ def _mixed_text(observed: ObservedAnswers, mixed: MixedScales) -> str:
     rows = sorted(set(chain.from_iterable(rare)))
     lines = ", ".join(str(row.line) for row in rows[:MAX_LOCATIONS])
     named = f"{rows[0].path}, lines {lines}{', ...' if len(rows) > MAX_LOCATIONS else ''}" if rows else "see the file"
-    low, high = (f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in mixed)
+    low, high = (f"{sum(side.values())} from {plain_value(min(side))} to {plain_value(max(side))}" for side in mixed)
     return (
         f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to "
         f"one scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
-        f"{_plain(min(mixed[0]))}..{_plain(max(mixed[1]))}"
+        f"{plain_value(min(mixed[0]))}..{plain_value(max(mixed[1]))}"
     )
 
 
@@ -487,6 +240,7 @@ def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     return Question(
         id=observed.name, text=observed.text or generated_text(observed.name, unit, is_binary), scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
+        applies=Applies.PAIRS if observed.compares else Applies.ALWAYS,
     )  # fmt: skip
 
 

@@ -19,24 +19,25 @@ from accord.edges import MB, AccordError, BadInput, BadRow
 from accord.formats import (
     MAX_BAD_ROWS,
     UNNAMED,
-    FileRoles,
     JudgedAnswer,
     Lines,
     RatingCell,
     Record,
     RoleCounts,
     Source,
+    TableOptions,
+    TableRoles,
     answer_to,
     intended_role,
     line_batches,
     locate,
     may_be_answer,
+    on_comparison,
     rating_labels,
     read,
     read_lines,
     with_roles,
 )
-from accord.project.importing.rater_columns import NamedColumns
 from accord.redaction import Redactor
 from accord.runtime import (
     WorkerLost,
@@ -87,7 +88,7 @@ class ImportOptions:
     levels: Mapping[str, str] = field(default_factory=dict)
     label_columns: Sequence[str] = ()
     raters: Mapping[str, str] = field(default_factory=dict)
-    named: NamedColumns = NamedColumns()
+    named: TableOptions = TableOptions()
     main: Question | None = None
 
     def selected(self, labels: Iterable[Label]) -> Iterator[Label]:
@@ -169,7 +170,7 @@ class ImportJob:
     options: ImportOptions = ImportOptions()
     skips: bool = False
     has_answers: bool = False
-    roles: FileRoles = FileRoles()
+    roles: TableRoles = TableRoles()
     redactor: Redactor | None = None
     stem: str | None = None
 
@@ -329,7 +330,7 @@ def _labels_of(record: Record, job: ImportJob, batch: ImportBatch, valid: set[tu
             raise error
         batch.bad.append(error)
 
-    labels = list(record.labels)
+    labels = [on_comparison(label, job.rubric) for label in record.labels]
     try:
         labels += _labels_beside(record, job, batch)
     except BadInput as error:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput, UnknownName, load_yaml, own_project, parse_yaml
+from accord.formats import ObservedAnswers
 from accord.models import (
     JUDGE,
     JUDGEMENTS_FILE,
@@ -30,7 +31,7 @@ from accord.models import (
     wait,
 )
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER, JudgedAnswers
-from accord.project.importing.rubric_inference import ObservedAnswers, infer_rubric
+from accord.project.importing.rubric_inference import infer_rubric
 from accord.statistics import pearson
 from accord.store import Imports, Store
 from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file, text_hash

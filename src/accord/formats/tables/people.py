@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
-from accord.edges import BadRow
-from accord.formats import (
-    LABEL_COLUMNS,
-    OTHER_WORDS,
-    RATING,
-    UNNAMED,
-    FileKind,
-    FileRoles,
-    Row,
-    Source,
-    file_roles,
-    is_rating_name,
-    plain_name,
-    words_of,
-)
-from accord.project.importing.rubric_inference import ObservedAnswers, infer_scale, mixed_scales, number_of
+from accord.formats.labels.rating_columns import RATING, UNNAMED, is_rating_name, words_of
+from accord.formats.record import plain_name
+from accord.formats.tables.scales import ObservedAnswers, ends_of, infer_scale, mixed_scales, number_of
+from accord.formats.tables.words import LABEL_COLUMNS, NAMING, OTHER_WORDS
+from accord.values import ScaleKind
 
-NO_COLUMN = "none"
-"""Value of `--labels` for no column."""
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
 )
@@ -41,7 +26,19 @@ _SCORE_WORDS = {"rating", "ratings", "score", "scores", "label", "labels", "vote
 
 @cache
 def _first_names() -> frozenset[str]:
-    return frozenset((files("accord.project") / "first_names.txt").read_text(encoding="utf-8").split())
+    return frozenset((files("accord.formats.tables") / "first_names.txt").read_text(encoding="utf-8").split())
+
+
+def bare_name(column: str) -> tuple[str, tuple[float, float] | None]:
+    """Return the name of a column without a scale in brackets at its end, and the ends of that scale.
+
+    >>> bare_name("Anna (1-5)"), bare_name("clarity [0..100]"), bare_name("f1 (macro)")
+    (('Anna', (1, 5)), ('clarity', (0, 100)), ('f1 (macro)', None))
+    """
+    stripped = column.rstrip()
+    start = max(stripped.rfind("("), stripped.rfind("["))
+    ends = ends_of(stripped[start + 1 : -1]) if start > 0 and stripped[-1] in ")]" else None
+    return (column, None) if ends is None else (stripped[:start].rstrip(), ends)
 
 
 def person_in(column: str) -> str | None:
@@ -49,7 +46,10 @@ def person_in(column: str) -> str | None:
 
     >>> person_in("nora"), person_in("Sam_rating"), person_in("clarity")
     ('nora', 'Sam', None)
+    >>> person_in("Anna (1-5)")
+    'Anna'
     """
+    column = bare_name(column)[0]
     if _ID.fullmatch(column):
         return column
     words = words_of(column)
@@ -80,7 +80,7 @@ def rater_columns(
     persons = {name: who for name in unrated if (who := person_in(name)) is not None}
     others = [name for name, column in unrated.items() if name not in persons and may_be_rater(column)]
     if len(persons) >= len(others) and share_scale([unrated[name] for name in (*persons, *others)]):
-        persons |= {name: name for name in others}
+        persons |= {name: bare_name(name)[0] for name in others}
     if share_scale([unrated[name] for name in persons]):
         return persons, []
     numeric = [name for name in persons if _high(unrated[name].values) is not None]
@@ -98,14 +98,9 @@ def _unrated(columns: Mapping[str, ObservedAnswers], but: Collection[str]) -> di
 
 def may_be_rater(column: ObservedAnswers) -> bool:
     """Return True unless a column's name or values show that it does not hold ratings."""
-    name = column.name
+    name = bare_name(column.name)[0]
     is_other = is_rating_name(name) or bool(set(words_of(name)) & OTHER_WORDS) or not name.isalpha()
     return not is_other and not column.is_marked and set(column.annotators) <= {UNNAMED}
-
-
-_NAMING_WORDS = {"teacher", "expert", "examiner", "grader", "assessor", "auditor", "inspector", "checker", "lehrer",
-                 "lehrerin", "prüferin", "expertin", "by"}  # fmt: skip
-"""Words in the names of columns that name who rated, beside those that are always read."""
 
 
 def may_hold_names(column: ObservedAnswers, is_metadata: bool = False) -> bool:
@@ -118,9 +113,11 @@ def may_hold_names(column: ObservedAnswers, is_metadata: bool = False) -> bool:
     if not (2 <= len(texts) <= 50 and is_short and column.total >= 2 * len(texts)):
         return False
     words = set(words_of(column.name))
-    if words & _NAMING_WORDS:
+    if words & NAMING:
         return True
-    is_known = bool(words & OTHER_WORDS) or plain_name(column.name) in LABEL_COLUMNS or infer_scale(column) is not None
+    scale = infer_scale(column)
+    is_scale = scale is not None and scale.scale.kind is not ScaleKind.NOMINAL
+    is_known = bool(words & OTHER_WORDS) or plain_name(column.name) in LABEL_COLUMNS or is_scale
     people = sum(person_in(text) is not None for text in texts)
     return not is_known and (2 * people > len(texts) if is_metadata else True)
 
@@ -143,31 +140,3 @@ def _high(values: Counter[int | float | str]) -> float | None:
     """Return the highest value, or `None` if most values are words."""
     numbers = [number for value in values if (number := number_of(value)) is not None]
     return max(numbers) if 2 * len(numbers) > len(values) else None
-
-
-# --- columns that the user names -------------------------------------------------------------------------------------
-
-
-class NamedColumns(NamedTuple):
-    """Columns that the user names: with ratings of people, and with a judge's answers (the name may be empty)."""
-
-    people: Sequence[str] = ()
-    judges: Mapping[str, str] = {}
-
-    def roles(self, path: Source, kind: FileKind, rows: Iterable[Row | BadRow] | None = None) -> FileRoles:
-        """Return the roles of the columns of a file; `rows` are its rows, if it is open already.
-
-        Raises:
-            BadInput: The file cannot be read.
-        """
-        if kind.content not in ("labels", "conversations"):
-            return FileRoles()
-        has_text = kind.content == "conversations"
-        roles = file_roles(path, kind.columns, has_text, self.judges, self.people, is_person, rows)
-        return replace(roles, unclear=()) if NO_COLUMN in self.people else roles
-
-
-def columns_with_names(given: Collection[str]) -> dict[str, str]:
-    """Return the columns of `COLUMN` or `COLUMN=NAME` options with the names, empty where none is given."""
-    pairs = (each.rpartition("=") for each in given)
-    return {column or name: name if column else "" for column, _, name in pairs}
