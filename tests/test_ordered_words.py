@@ -13,8 +13,8 @@ from new_project import new_project
 
 import accord as package
 from accord.edges import BadInput
-from accord.formats import parse_orders
-from accord.project import Config, ObservedAnswers, Project, infer_scale
+from accord.formats import ObservedAnswers, infer_scale, parse_orders
+from accord.project import Config, Project
 
 
 @pytest.fixture(autouse=True)
