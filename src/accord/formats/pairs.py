@@ -20,11 +20,9 @@ from accord.formats.labels.label_files import side_value
 from accord.formats.labels.rating_columns import UNNAMED, words_of
 from accord.formats.openai_messages import checked_id, exchange, turns_of
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Format, Record, Row, WrongShape, formats, plain_name
-from accord.formats.tables.roles import is_model_name, judge_in
+from accord.formats.tables.roles import Columns, is_model_name, judge_in
+from accord.formats.tables.words import HUMAN
 from accord.values import Conversation, Label, Rubric, Target, content_hash
-
-Columns = Mapping[str, Sequence[Any]]
-"""Cells of each column; None for a missing one."""
 
 FIRST, TIE, SECOND = 1.0, 0.5, 0.0
 """Preferences as the share of a win that the first side gets."""
@@ -36,8 +34,6 @@ _VERSIONS = {"model", "system", "version", "bot", "generator", "variant", "arm",
 _NOT_SIDES = {"score", "rating", "label", "judge", "human", "rater", "annotator", "tokens", "length", "id"}
 _PREFERENCES = {"winner", "winners", "win", "preference", "preferences", "preferred", "prefers", "prefer", "better",
                 "vote", "choice"}  # fmt: skip
-_PEOPLE = {"human", "humans", "people", "person", "expert", "experts", "annotator", "annotators", "rater", "raters",
-           "reviewer", "crowd", "worker", "gold", "user", "customer", "label"}  # fmt: skip
 _REASONS = {"reason", "reasons", "reasoning", "explanation", "comment", "comments", "rationale", "confidence", "notes"}
 _ITEMS = ("item", "item_id", "example_id", "question_id", "prompt_id", "conversation_id", "input_id", "case_id",
           "sample_id", "task_id", "instruction_id", "id")  # fmt: skip
@@ -135,7 +131,7 @@ def pair_roles(
     )
     of_judge = [each for each in preferred if each in judges or (not judges and each not in people and _is_judge(each))]
     rest = [each for each in preferred if each not in of_judge]
-    of_people = [each for each in rest if each in people or (not people and set(words_of(each)) & _PEOPLE)]
+    of_people = [each for each in rest if each in people or (not people and set(words_of(each)) & HUMAN)]
     unclear = [] if people else [each for each in rest if each not in of_people]
     for each in of_judge:
         reasons[each] = "named by --judge" if each in judges else "its name says that a model gave it"
@@ -168,7 +164,7 @@ def _counts(cells: Sequence[Any]) -> int:
 
 
 def _is_judge(column: str) -> bool:
-    return bool(judge_in(column)[0]) and not set(words_of(column)) & _PEOPLE
+    return bool(judge_in(column)[0]) and not set(words_of(column)) & HUMAN
 
 
 def _partner(column: str, names: Iterable[str]) -> str | None:
@@ -234,7 +230,7 @@ def _holds_preferences(
     present = [(row, cell) for row, cell in enumerate(columns[column]) if cell is not None]
     if not present or words & _REASONS or (words & {"model", "id", "time"} and not words & _PREFERENCES):
         return False
-    if not (words & _PREFERENCES or words & _PEOPLE or _is_judge(column)):
+    if not (words & _PREFERENCES or words & HUMAN or _is_judge(column)):
         return False
     read = preference_reader(columns, versions, texts)
     parsed = sum(read(row, cell) is not None for row, cell in present)
@@ -434,7 +430,7 @@ def _parts(fields: Fields) -> list[Fields]:
 def _person_in(column: str) -> str:
     """Return the annotator that the name of a column contains, or `UNNAMED`."""
     words = set(words_of(column)) - _PREFERENCES - {"human", "people", "gold", "label"}
-    return column if words and words & _PEOPLE else UNNAMED
+    return column if words and words & HUMAN else UNNAMED
 
 
 def _number_of_turn(cell: Any, replies: Sequence[Sequence[int]]) -> tuple[int, int] | None:

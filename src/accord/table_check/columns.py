@@ -31,8 +31,6 @@ from accord.formats import (
     words_of,
 )
 
-Question = tuple[str, ...]
-
 
 def find_columns(columns: Columns, options: TableOptions, name: str, has_text: bool = False) -> TableRoles:
     """Return the roles of a table's columns for one question.

@@ -271,7 +271,7 @@ def rating_labels(
         turn_questions: Questions about turns: an answer about the whole conversation is repeated for each reply.
         raters: Columns that each hold the answers of one annotator to `RATING`, with the annotator.
         judge_of: Returns the judge that gave an answer by question and annotator, or `None` for a person
-            (`FileRoles.judge_of`).
+            (`TableRoles.judge_of`).
         on_judged: Called with each answer of a judge and the judge.
 
     Raises:

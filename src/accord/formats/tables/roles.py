@@ -250,7 +250,7 @@ def table_roles(
 
     Args:
         columns: Cells of its first rows (`ROLE_ROWS`).
-        options: What the user says.
+        options: Columns that the user names.
         has_text: True if its rows hold texts of conversations.
         is_named: Returns True for the name of a person.
 
@@ -262,8 +262,8 @@ def table_roles(
     """
     known = NO_ANSWERS | (TEXTS if has_text else frozenset())
     filled = {name: [cell for cell in cells if not is_missing(cell)] for name, cells in columns.items()}
-    cells = {name: values for name, values in filled.items() if values and plain_name(name) not in known}
-    cells = {name: values for name, values in cells.items() if name.strip()}  # such as the index of a data frame
+    # A column without a name is the index of a data frame.
+    cells = {n: values for n, values in filled.items() if values and n.strip() and plain_name(n) not in known}
     annotator = next((name for name in cells if _names_raters(name, columns, cells, options)), None)
     free = {name: values for name, values in cells.items() if name != annotator}
     given = {name: judge for name, judge in options.judges.items() if name in cells}
@@ -297,7 +297,7 @@ def table_roles(
 
 
 class _Answers:
-    """Columns that can hold answers: whose are they?"""
+    """Columns that can hold answers, divided into those of judges, those of people, and unclear ones."""
 
     def __init__(
         self, cells: Columns, answers: Sequence[str], options: TableOptions, has_text: bool, annotator: str | None,
@@ -422,7 +422,7 @@ def unclear_to_import(file: str, columns: Sequence[str], command: str | None = N
 
 def may_be_answer(column: str, value: Any) -> bool:
     """Return True if a column next to the name of a judge may hold the judge's answers."""
-    if plain_name(column) in VALUE_KEYS or is_rating_name(column) or (column[:1] in "qQ" and column[1:].isdecimal()):
+    if plain_name(column) in VALUE_KEYS or is_rating_name(column) or _is_numbered(column):
         return True
     return not set(words_of(column)) & (vocabulary.OTHER_WORDS | vocabulary.COMMENTS) and (
         isinstance(value, list) or is_number(value)
@@ -452,6 +452,11 @@ def _names_raters(name: str, columns: Columns, cells: Columns, options: TableOpt
 
 def _is_value(name: str) -> bool:
     return plain_name(name) in VALUE_KEYS
+
+
+def _is_numbered(name: str) -> bool:
+    """Return True for the name of a numbered question: Q0, q12."""
+    return name[:1] in "qQ" and name[1:].isdecimal()
 
 
 def _holds_names(column: str, cells: Columns) -> bool:
@@ -522,7 +527,7 @@ def _is_of_judge(column: str, has_text: bool) -> bool:
     if words <= {"auto", "automatic", "automated"}:  # beside text, often a flag
         return not has_text
     question = judge_in(column)[1]
-    if not question or is_rating_name(question) or (question[:1] in "qQ" and question[1:].isdecimal()):
+    if not question or is_rating_name(question) or _is_numbered(question):
         return True
     others = set(words_of(question))
     return not others & (vocabulary.OTHER_WORDS | vocabulary.COMMENTS) and ("judge" in words or not has_text)
@@ -542,10 +547,9 @@ def _is_of_people(column: str, values: Sequence[Any], asked: Collection[tuple[st
     found = words & vocabulary.HUMAN
     if not found:
         return False
-    if found <= vocabulary.LABELS and not (words & vocabulary.CONSENSUS or words & {"truth", "annotated", "reviewed"}):
-        scale = infer_scale(observed_answers(values))
-        if scale is not None and scale.scale.kind is ScaleKind.NOMINAL and not asked:
-            return False  # perhaps a topic
+    may_be_topic = found <= vocabulary.LABELS and not words & {*vocabulary.CONSENSUS, "truth", "annotated", "reviewed"}
+    if may_be_topic and not asked and _nominal_words(values):
+        return False
     if not found <= _WEAK:
         return True
     rest = words - vocabulary.HUMAN - vocabulary.SCORES - vocabulary.CONSENSUS
@@ -641,8 +645,7 @@ def structure(columns: Columns, roles: TableRoles, options: TableOptions) -> Tab
     taken |= {options.length, *options.groups}
     taken |= {*roles.judges, *roles.people}
     length = options.length or next((each for each in columns if each not in taken and _is_length(each, columns)), None)
-    is_prose = lambda cells: _is_text(cells) and _mean_length(cells) > MIN_TEXT  # noqa: E731
-    text = _first(columns, vocabulary.TEXT, is_prose)
+    text = _first(columns, vocabulary.TEXT, _is_prose)
     groups = tuple(options.groups) or group_columns(columns, {*taken, length, text})
     return replace(
         roles, item=own.item, system=own.system, run=own.run, split=own.split, length=length, groups=groups,
@@ -660,9 +663,9 @@ def _is_text(cells: Sequence[Any]) -> bool:
     return bool(present) and all(isinstance(cell, str) and not is_number(cell) for cell in present)
 
 
-def _mean_length(cells: Sequence[Any]) -> float:
+def _is_prose(cells: Sequence[Any]) -> bool:
     lengths = [len(cell) for cell in cells[:1000] if isinstance(cell, str)]
-    return sum(lengths) / max(len(lengths), 1)
+    return _is_text(cells) and sum(lengths) > MIN_TEXT * len(lengths)
 
 
 def _is_category(cells: Sequence[Any], most: int = MAX_VALUES) -> bool:
