@@ -1,4 +1,4 @@
-"""Roles of the columns of a table: which hold a judge's answers, which those of people, and what the others are.
+"""Roles of the columns of a table: answers of a judge, ratings of people, names, and the other columns.
 
 Every reader asks `table_roles`: `accord check`, imports, runs and the upload page. Names decide, then values; the
 reason of each choice is kept. A column that names a model's answers (`judge_score`, `gpt4_rating`, `predicted`) holds a
@@ -362,7 +362,7 @@ class _Answers:
         return name in self.numbered or bool(is_model and words <= vocabulary.PERHAPS_MODEL | vocabulary.SCORES)
 
     def _are_alone(self, people: Sequence[str]) -> bool:
-        """Return True if some columns are clearly of people, so that a column of scores beside them is the judge's."""
+        """Return True if some columns are clearly of people, so that a further column of scores is the judge's."""
         named = [set(words_of(name)) & vocabulary.HUMAN for name in people]
         return bool(self.options.rated) or any(words - {"user", "customer", "client"} for words in named)
 
@@ -379,7 +379,7 @@ class _Answers:
         return {}
 
     def _unnamed_people(self, judges: Collection[str], left: Sequence[str]) -> list[str]:
-        """Return further columns of people: beside names of annotators, by a rating's name, or with gaps."""
+        """Return further columns of people: in a table that names annotators, named like a rating, or with gaps."""
         if self.annotator is not None:
             return [name for name in left if _is_value(name) or is_rating_name(name)] or list(left[:1])
         named = [name for name in left if _is_value(name) or is_rating_name(name)]
@@ -435,7 +435,7 @@ def may_be_answer(column: str, value: Any) -> bool:
 def _names_raters(name: str, columns: Columns, cells: Columns, options: TableOptions) -> bool:
     """Return True if a column with the name of an annotator's column names who rated, and does not hold ratings.
 
-    Numbers can be ids of annotators: with several rows an item, or beside a column with a rating's name.
+    Numbers can be ids of annotators: with several rows per item, or if another column has the name of a rating.
     """
     if plain_name(name) not in ANNOTATOR_KEYS or name in options.rated:
         return False
@@ -460,7 +460,7 @@ def _is_numbered(name: str) -> bool:
 
 
 def _holds_names(column: str, cells: Columns) -> bool:
-    """Return True if a column of judges holds their names, beside a column with values."""
+    """Return True if a column of judges holds their names, and another column the values."""
     others = [name for name in cells if name != column and (_is_value(name) or is_rating_name(name))]
     known = ("judge", *vocabulary.NAMES_OF_JUDGES, *vocabulary.NAMES_OF_MODELS)
     is_name = _are_names(cells[column]) or (plain_name(column) in known and not has_scale(cells[column]))
@@ -468,7 +468,7 @@ def _holds_names(column: str, cells: Columns) -> bool:
 
 
 def _column_of_names(cells: Columns, has_text: bool, options: TableOptions) -> str | None:
-    """Return the column that names the judge or the model of each row beside a value; `None` if there is none."""
+    """Return the column that names the judge or the model that gave the value of each row, or `None`."""
     plain = {plain_name(name): name for name in cells}
     answers = [name for name in cells if name not in options.rated]
     rated = {name for name in answers if _is_value(name)}
@@ -492,7 +492,7 @@ def _are_names(values: Sequence[Any]) -> bool:
 
 
 def _models(values: Sequence[Any], options: TableOptions) -> tuple[str, ...]:
-    """Return the annotators that are judges: those of the user, else those named like one beside others."""
+    """Return the annotators that are judges: those that the user names, else those with a judge's name, unless all have one."""
     names = list(dict.fromkeys(str(value) for value in values))
     given = [name for name in options.judges if name in names]
     found = given or [name for name in names if is_model_name(name) or "judge" in words_of(name)]
@@ -618,7 +618,7 @@ def _unread(cells: Columns, roles: TableRoles, names: str | None) -> Iterator[st
 def unread_text(unread: Sequence[str], of_names: str = "") -> str:
     """Return the sentence about columns that are not read, with the options that read one; empty for none.
 
-    `of_names` says how to read the names of those who rated; by default by the option of an import.
+    `of_names` is the advice for a column with names of annotators; by default the option of an import.
     """
     if not unread:
         return ""

@@ -1,4 +1,4 @@
-"""Words in the names of columns: the one vocabulary by which readers tell what a column holds."""
+"""Words in the names of columns: one vocabulary for all readers of tables."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ PLAIN = {*SCORES, "labels", "passed", "pass", "answer", "llm", "as", "a", "auto"
 COMMENTS = {"rationale", "reasoning", "feedback", "text", "prompt", "reply", "response", "answer", "output", "notes"}
 NAMING = {"teacher", "expert", "examiner", "grader", "assessor", "auditor", "inspector", "checker", "lehrer",
           "lehrerin", "prüfer", "prüferin", "expertin", "by"}  # fmt: skip
-"""Words of columns that name who rated, beside `ANNOTATOR_KEYS`, which are always read."""
+"""Words of columns that name who rated, in addition to `ANNOTATOR_KEYS`, which are always read."""
 
 NAMES_OF_JUDGES = ("judge_model", "judge_name", "judge_id", "judge_llm", "llm_model", "llm_name", "grader_model",
                    "evaluator_model", "rater_model")  # fmt: skip
 """Columns that name the judge of each row."""
 NAMES_OF_MODELS = ("model", "model_name", "model_id", "ai_model", "llm")
-"""Columns that name the judge of each row of labels; beside texts, the model that wrote them."""
+"""Columns that name the judge of each row of labels, or in files with texts the model that wrote them."""
 NAMES_OF_EITHER = ("judge", "evaluator", "grader", "assessor", "examiner", "autorater")
 """Columns that name a judge or a person in each row, or hold a judge's answers."""
 
