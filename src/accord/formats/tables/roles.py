@@ -492,7 +492,7 @@ def _are_names(values: Sequence[Any]) -> bool:
 
 
 def _models(values: Sequence[Any], options: TableOptions) -> tuple[str, ...]:
-    """Return the annotators that are judges: those that the user names, else those with a judge's name, unless all have one."""
+    """Return the annotators that are judges: those of the user, else those with a judge's name, unless all have one."""
     names = list(dict.fromkeys(str(value) for value in values))
     given = [name for name in options.judges if name in names]
     found = given or [name for name in names if is_model_name(name) or "judge" in words_of(name)]
