@@ -17,23 +17,10 @@ from accord.evidence import make_source, sources
 from accord.models import run
 from accord.project import Project, config_from, json_schema
 from accord.report import write_report
+from accord.results import Charts, Findings, Point, Points, Section, Table, Text, number
 from accord.statistics import grouped_folds
 from accord.testing import ChatServer, check_source, completion
-from accord.values import (
-    Charts,
-    Document,
-    Estimate,
-    Findings,
-    Labels,
-    Point,
-    Points,
-    Sample,
-    Score,
-    Section,
-    Table,
-    Text,
-    number,
-)
+from accord.values import Document, Estimate, Labels, Sample, Score
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "sixth_source.py"
 SRC = Path(__file__).parent.parent / "src" / "accord"

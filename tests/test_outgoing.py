@@ -19,7 +19,8 @@ from accord.cli.app import (
 )
 from accord.edges import BadInput, escape_controls, escape_formula, one_line, page_text, unescape_formula
 from accord.formats import QueueWriter, ScoreWriter
-from accord.values import SCORE_COLUMNS, Estimate, Target, text_table
+from accord.results import text_table
+from accord.values import SCORE_COLUMNS, Estimate, Target
 
 CONTROLS = [
     *map(chr, range(32)),

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from accord.board.filters import Dimension, dimension_in_words
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
+from accord.results import p_text
 from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, CenteredPart, clustered_mean, holm, p_value, reach
-from accord.values import Estimate, p_text
+from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl

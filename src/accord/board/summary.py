@@ -21,8 +21,9 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
+from accord.results import p_text
 from accord.validation import attribution
-from accord.values import Estimate, p_text
+from accord.values import Estimate
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ def _bar(what: str, total: int | None) -> Any:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format columns of text, the first aligned left, the others right."""
-    from accord.values import text_table  # a late import keeps `--help` fast
+    from accord.results import text_table
 
     return text_table(header, rows)
 

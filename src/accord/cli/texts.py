@@ -82,7 +82,8 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 
 def comparison_text(result: Mapping[str, Any]) -> str:
     """Format a comparison: statistics of each evaluator with intervals."""
-    from accord.values import Estimate, agreement_words, counts
+    from accord.results import agreement_words, counts
+    from accord.values import Estimate
 
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     count = counts(result["conversations"], result["ratings"], result["annotators"])
@@ -198,6 +199,8 @@ _OF_LABELS = {
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
+    from accord.results import section_text
+
     parts = [comparison_text(one_line_json(done.comparison.to_json()))] if done.comparison is not None else []
     if done.learned_from and not done.cautions:
         parts.append(
@@ -208,7 +211,7 @@ def fitted_text(done: Fitted) -> str:
         parts.append(_questions(done))
     if done.labels:
         parts.append(_labels(done.labels))
-    parts += [found.section().plain_text() for found in done.findings.values()]
+    parts += [section_text(found.section()) for found in done.findings.values()]
     if done.evaluator.is_fitted:
         parts += done.evaluator.head.remarks()
     return "\n\n".join([*parts, f"saved in {done.folder}"])

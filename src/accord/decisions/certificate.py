@@ -17,8 +17,9 @@ import numpy as np
 from accord.edges import BadInput, GateFailed
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Evaluator, band_quantile, bands, groups_needed
+from accord.results import told_apart
 from accord.statistics import CONFIDENCE, upper_bound
-from accord.values import Labels, Score, Unscored, told_apart
+from accord.values import Labels, Score, Unscored
 
 MOST_LABELS = 5000
 """Largest number of labels that an error message suggests."""

@@ -25,6 +25,7 @@ import numpy as np
 from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import Predictions
+from accord.results import p_text
 from accord.statistics import (
     DRAWS,
     STATISTICS,
@@ -45,7 +46,6 @@ from accord.validation import (
     gain_over,
     labels_needed,
 )
-from accord.values import p_text
 
 SEED = 0
 """Seed of the permutations: the same for all folds, so that a decision depends on the predictions alone."""

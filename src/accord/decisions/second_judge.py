@@ -23,9 +23,10 @@ from accord.decisions.recommendation import Contest
 from accord.edges import count_of
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import judge_panel
+from accord.results import p_text
 from accord.statistics import SIGNIFICANT, PairedTest, holm
 from accord.validation import Repeats
-from accord.values import Question, p_text
+from accord.values import Question
 
 TOGETHER = (judge_panel.JUDGES_MEAN, judge_panel.JUDGES_MEDIAN, judge_panel.JUDGES_WEIGHTED)
 _LEAST_TEXTS = 3

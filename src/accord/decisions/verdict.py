@@ -37,9 +37,9 @@ from accord.decisions.verdict_words import (
     uses_of,
 )
 from accord.edges import count_of
+from accord.results import p_text, told_apart
 from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
-from accord.values import p_text, told_apart
 
 STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
 """The states, the least useful first."""

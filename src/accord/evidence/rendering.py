@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, one_line
-from accord.values import Estimate, html_table
+from accord.results import html_table
+from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict
 from accord.edges import BadInput, NotFitted, validate
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, without_requests
+from accord.results import Findings
 from accord.statistics import DRAWS, Split
-from accord.values import Contract, Findings, GrowingTurns, Labels, Question, Registry, Rubric, Sample, Target
+from accord.values import Contract, GrowingTurns, Labels, Question, Registry, Rubric, Sample, Target
 
 T = TypeVar("T")
 Value = TypeVar("Value")

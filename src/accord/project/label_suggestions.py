@@ -24,6 +24,7 @@ from accord.learning import (
 from accord.project.label_scales import check_scales, is_other_scale, note_wordings
 from accord.project.results import Estimates, NextLabel
 from accord.project.score_files import Scored, scores_in_files
+from accord.results import p_text
 from accord.scoring import RowOrigin, latest_scores
 from accord.statistics import (
     MIN_LABELED,
@@ -36,7 +37,7 @@ from accord.statistics import (
     random_label_p,
 )
 from accord.validation import NOT_SAID, estimation
-from accord.values import POPULATION, Labels, Question, Sample, Score, Target, p_text, steps
+from accord.values import POPULATION, Labels, Question, Sample, Score, Target, steps
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace

@@ -16,6 +16,7 @@ from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.project.evaluators.pair_test import PairTest
+from accord.results import Findings, p_text
 from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
     CalledRow,
@@ -23,7 +24,7 @@ from accord.validation import (
     GroupAccuracy,
     SpecificationGap,
 )
-from accord.values import Estimate, Findings, Sample, p_text
+from accord.values import Estimate, Sample
 
 Spent = Mapping[str, float | int | None]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of, write_atomically
-from accord.values import p_text
+from accord.results import markdown_table, p_text, plain_markdown
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 _COLORS = {"single": "#17734a", "systems": "#2457d6", "triage": "#a85a00"}
 _PIXELS = 6.6
 """Mean width of a character of the badge in pixels, at 11 pixels."""
@@ -139,18 +136,6 @@ def _provenance(card: AgreementCard) -> list[list[str]]:
         ["tested by", kept],
     ]  # fmt: skip
     return rows
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; texts of users are escaped."""
-    lines = [header, ["---"] * len(header), *rows]
-    cells = [row if place == 1 else [*map(plain_markdown, row)] for place, row in enumerate(lines)]
-    return [f"| {' | '.join(row)} |" for row in cells]
-
-
-def plain_markdown(text: str) -> str:
-    """Return text without a meaning in Markdown or HTML, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
 
 
 def card_badge(card: AgreementCard) -> str:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, Guide, interval_plot
 from accord.edges import BadInput, count_of, escape_controls, truncate_middle, write_atomically
-from accord.report.card_files import markdown_table, plain_markdown
 from accord.report.page import render_page
+from accord.results import agreement_word, markdown_table, p_text, plain_markdown
 from accord.table_check import (
     CheckResult,
     cell_rows,
@@ -28,7 +28,7 @@ from accord.table_check import (
     signed,
     slice_text,
 )
-from accord.values import Estimate, agreement_word, p_text
+from accord.values import Estimate
 from accord.version import __version__
 
 MAX_BIASES, MAX_SLICES, MAX_ROWS = 20, 20, 50

@@ -10,10 +10,11 @@ import numpy as np
 
 from accord.edges import BadInput, count_of
 from accord.project import Project
+from accord.results import told_apart
 from accord.scoring import SCORING_COMMANDS, counted, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
-from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic, told_apart
+from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from accord.edges import count_of, escape_controls, write_atomically
-from accord.report.card_files import plain_markdown
 from accord.report.gate import Check
+from accord.results import plain_markdown
 
 SUITE = "accord gate"
 """Name of the test suite in JUnit files, and of earlier outputs, which may be replaced."""

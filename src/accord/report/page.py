@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot, legend
 from accord.edges import page_text, redact
-from accord.values import Histogram, Points, number, percent
+from accord.results import Histogram, Points, number, percent
 
 TERMS = {
     "evaluator": "What Accord learned from the ratings: it scores conversations as people would.",

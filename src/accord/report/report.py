@@ -21,11 +21,12 @@ from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.report.verdict_view import Pages, next_steps, verdict_view
+from accord.results import agreement_words, counts
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
-from accord.values import Conversation, Estimate, Question, Rubric, Target, agreement_words, counts
+from accord.values import Conversation, Estimate, Question, Rubric, Target
 from accord.version import __version__
 
 WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 10, 24, 12, 15

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
+from accord.results import p_text
 from accord.statistics import DETAIL_DRAWS, FOLDS, SIGNIFICANT, Clusters, grouped_folds, holm
-from accord.values import p_text
 
 MIN_GROUPS = 10
 """Minimum number of groups of each kind."""

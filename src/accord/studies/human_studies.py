@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.results import text_table
 from accord.statistics import (
     RANK_DRAWS,
     Clusters,
@@ -25,13 +26,7 @@ from accord.statistics import (
     pairwise_kappas,
 )
 from accord.studies.agreement.annotators import agreement_with_all, agreement_with_model, agreement_with_others
-from accord.values import (
-    Estimate,
-    IssueAnnotation,
-    Target,
-    Taxonomy,
-    text_table,
-)
+from accord.values import Estimate, IssueAnnotation, Target, Taxonomy
 
 DETECTION, OVERALL, ANALYSIS = "detection", "overall", "analysis"
 VALIDITY, INITIAL, REVISED = "validation:detection", "validation:initial", "validation:revised"

@@ -23,9 +23,10 @@ from accord.edges import BadInput, hide_folders, read_json_file, write_atomicall
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
+from accord.results import p_text
 from accord.statistics import SIGNIFICANT, grouped_folds
 from accord.validation import MetricsTable, differences_of
-from accord.values import Labels, p_text
+from accord.values import Labels
 
 REPORT = "refit.json"
 IN_USE = "in use"

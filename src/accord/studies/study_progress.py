@@ -9,12 +9,13 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from accord.results import agreement_words
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
 from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
 from accord.studies.blind_predictions import LiveAccuracy, compare_with_own_mean, live_accuracy
 from accord.studies.study_session import StudySession
-from accord.values import ISSUE, Annotation, Question, Value, agreement_words
+from accord.values import ISSUE, Annotation, Question, Value
 
 _RATED = {1: "rated", 2: "rated twice", 3: "rated three times"}
 

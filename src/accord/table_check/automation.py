@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, count_of, one_line
+from accord.results import told_apart
 from accord.statistics import CONFIDENCE, share_interval, widest_share
 from accord.table_check.agreement import MIN_LABELS, table_point
 from accord.table_check.biases import SYSTEM
 from accord.table_check.means import Means
 from accord.table_check.table import JudgedTable
-from accord.values import Estimate, told_apart
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from accord.edges import BadInput
 from accord.formats import TableOptions, parse_orders
+from accord.results import told_apart
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
 from accord.table_check.automation import ERROR, check_error, share_to_automate
 from accord.table_check.biases import calibration_map, judge_biases
@@ -19,7 +20,6 @@ from accord.table_check.result import CheckResult
 from accord.table_check.rows import confusion_table, differing_rows, is_split, write_differing_rows
 from accord.table_check.sufficiency import alternative_annotators, compared_with_people, meets_need, parse_need
 from accord.table_check.table import JudgedTable, judged_table, read_cells
-from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
 Found = TypeVar("Found")

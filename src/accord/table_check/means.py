@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.results import p_text
 from accord.statistics import (
     CONFIDENCE,
     SURE,
@@ -37,7 +38,7 @@ from accord.statistics import (
 )
 from accord.table_check.agreement import MIN_LABELS
 from accord.table_check.table import JudgedTable
-from accord.values import Estimate, p_text
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accord.edges import count_of, one_line
+from accord.results import agreement_word, html_table, number, p_text, text_table
 from accord.statistics import SIGNIFICANT, AlternativeAnnotators
 from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability
 from accord.table_check.automation import Automation, slice_text
@@ -17,7 +18,7 @@ from accord.table_check.rows import Confusion
 from accord.table_check.scales import TableScale
 from accord.table_check.sufficiency import Sufficiency, annotator_text
 from accord.table_check.table import JudgedTable
-from accord.values import Estimate, agreement_word, html_table, number, p_text, text_table
+from accord.values import Estimate
 
 MAX_BIASES, MAX_NOTES, MAX_LEVELS, MAX_SYSTEMS, MAX_GAPS = 3, 2, 5, 4, 3
 """Lines of each part in the terminal, which counts the others; the page and the JSON have all."""

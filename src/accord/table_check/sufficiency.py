@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, count_of
+from accord.results import told_apart
 from accord.statistics import (
     PASSES,
     STATISTICS,
@@ -34,7 +35,7 @@ from accord.table_check.agreement import (
 )
 from accord.table_check.automation import majority
 from accord.table_check.table import JudgedTable
-from accord.values import Estimate, told_apart
+from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 

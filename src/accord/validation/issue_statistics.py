@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.values import MAX_SCORE, MIN_SCORE, Conversation, Estimate, IssueAnnotation, Taxonomy, text_table
+from accord.results import text_table
+from accord.values import MAX_SCORE, MIN_SCORE, Conversation, Estimate, IssueAnnotation, Taxonomy
 
 SCORES = range(MIN_SCORE, MAX_SCORE + 1)
 LATEST_POSITION = 20

@@ -8,6 +8,7 @@ from .conversation import Json as Json, JsonSchema as JsonSchema, NON_SPEAKERS a
 from .conversation import PlainTurns as PlainTurns, Sample as Sample, SYNTHETIC as SYNTHETIC, Synthetic as Synthetic
 from .conversation import Target as Target, text_hash as text_hash, Turn as Turn
 from .conversation import WITHOUT_SYNTHETIC as WITHOUT_SYNTHETIC
+from .estimate import Estimate as Estimate
 from .issues import find_quote as find_quote, first_with_quote as first_with_quote, Issue as Issue, ISSUE as ISSUE
 from .issues import IssueAnnotation as IssueAnnotation
 from .issues import load_taxonomy as load_taxonomy, MAX_SCORE as MAX_SCORE, MIN_SCORE as MIN_SCORE, Span as Span
@@ -21,12 +22,6 @@ from .project_plugins import (
 )
 from .project_plugins import noted_plugins as noted_plugins, plugin_code as plugin_code
 from .registry import BUILT_IN as BUILT_IN, Contract as Contract, plugin_error as plugin_error, Registry as Registry
-from .report_blocks import agreement_word as agreement_word, agreement_words as agreement_words
-from .report_blocks import Charts as Charts, counts as counts
-from .report_blocks import Estimate as Estimate, Findings as Findings, Fold as Fold
-from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
-from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section
-from .report_blocks import Table as Table, Text as Text, text_table as text_table, told_apart as told_apart
 from .rubric import Applies as Applies
 from .rubric import AssertionReason as AssertionReason, FrozenModel as FrozenModel
 from .rubric import MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, MAX_NAME as MAX_NAME, Polarity as Polarity

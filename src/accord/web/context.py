@@ -31,9 +31,10 @@ from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project, comparable_labels
+from accord.results import counts
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
-from accord.values import InvalidStudy, Rubric, counts
+from accord.values import InvalidStudy, Rubric
 from accord.version import __version__
 from accord.web.accounts import (
     JSON,

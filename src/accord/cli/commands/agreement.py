@@ -196,7 +196,7 @@ def _plan_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:
-    from accord.values import p_text
+    from accord.results import p_text
 
     said = f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f}"
     if gap["p_holm"] is None:
@@ -217,7 +217,7 @@ def gaps(options: StatisticsOptions) -> None:
 
 
 def _gaps_text(result: Mapping[str, Any]) -> str:
-    from accord.values import p_text
+    from accord.results import p_text
 
     lines: list[str] = []
     titles = {"judge": f"People and {result['judge']} differ where", "people": "People differ among themselves where"}

@@ -17,8 +17,9 @@ from accord.edges import AccordError, BadInput, count_of
 from accord.hosts.shared.assertion_input import Scored, labeled, scored_conversations
 from accord.hosts.shared.scores import HostScorer, Openable, open_scorer
 from accord.hosts.shared.trials import PREFIX, PRESENT
+from accord.results import told_apart
 from accord.statistics import CONFIDENCE, LOWER_IS_BETTER, STATISTICS, Clusters, Paired, bootstrap, clustered_mean
-from accord.values import Estimate, ScoreRow, told_apart
+from accord.values import Estimate, ScoreRow
 
 P = ParamSpec("P")
 Bound = Literal["lower", "estimate"]

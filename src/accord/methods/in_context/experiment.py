@@ -53,8 +53,9 @@ from accord.methods.in_context.selectors import (
 )
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, prompt_text
 from accord.models import EMBEDDER, WRITER, EmbeddingText, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
+from accord.results import Findings, Fold, Section, Table, Text, number
 from accord.statistics import INNER_FOLDS, fold_of
-from accord.values import Contract, Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
+from accord.values import Contract, Estimate, Registry, Sample
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"

@@ -32,26 +32,9 @@ from accord.methods.learned_rubric.selection_policies import (
     SelectionSettings,
 )
 from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
+from accord.results import Charts, Findings, Fold, Histogram, Point, Points, Section, Table, Text, number, percent
 from accord.statistics import REPEATED_DRAWS, Clusters, estimate_from_draws
-from accord.values import (
-    Charts,
-    Conversation,
-    Estimate,
-    Findings,
-    Fold,
-    Histogram,
-    Point,
-    Points,
-    Polarity,
-    Question,
-    Rubric,
-    Sample,
-    Section,
-    Table,
-    Text,
-    number,
-    percent,
-)
+from accord.values import Conversation, Estimate, Polarity, Question, Rubric, Sample
 
 JUDGE_DIRECTLY = "judge asked directly"
 EXAMPLES_PER_KIND = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accord.results import agreement_word, number
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
-from accord.values import agreement_word, number
 
 SETTLE = ": settle the wording before you use these ratings"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

@@ -18,6 +18,7 @@ from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
 from accord.project import comparable_labels, other_question, wordings_text
 from accord.report import verdict_view
+from accord.results import agreement_word, agreement_words, number
 from accord.store import LabelCounts
 from accord.studies import (
     Adjudication,
@@ -30,7 +31,7 @@ from accord.studies import (
     study_annotators,
     verdict_in_use,
 )
-from accord.values import Annotation, agreement_word, agreement_words, number
+from accord.values import Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.next_steps import main_button, next_steps, refit_text, reminder

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart, range_rows
 from accord.edges import BadInput, parse_whole_number, reason_of
+from accord.results import agreement_word, agreement_words, number
 from accord.studies import (
     FIT,
     SCORE,
@@ -38,7 +39,7 @@ from accord.studies import (
     norming_items,
     study_annotators,
 )  # fmt: skip
-from accord.values import MAX_ROUNDS, Estimate, agreement_word, agreement_words, number
+from accord.values import MAX_ROUNDS, Estimate
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.next_steps import reminder
 

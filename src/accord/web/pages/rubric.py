@@ -18,17 +18,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from accord.edges import BadInput, reason_of, redact_message, validation_messages
 from accord.project import gap_searches, text_diff, with_rubric_file
+from accord.results import agreement_words
 from accord.studies import Adjudication
-from accord.values import (
-    MAX_NAME,
-    PROJECT_FILE,
-    Question,
-    Rubric,
-    agreement_words,
-    content_hash,
-    dump_rubric,
-    load_rubric,
-)
+from accord.values import MAX_NAME, PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
 from accord.web.context import WorkbenchContext, add_page, check_printable
 from accord.web.pages.lead import progress_of
