@@ -51,7 +51,7 @@ def random_figures(random: Random, repeats: int = 0) -> Figures:
     people = error()
     shared = random.randint(1, 5000), people * random.uniform(0.9, 1.09) if is_good() else error(), error()
     return Figures(
-        low=1.0, high=5.0, labels=random.randint(10, 5000), error=(own := maybe(error())), ruler_error=Estimate(own),
+        low=1.0, high=5.0, labels=random.randint(10, 5000), error=maybe(error()),
         constant=maybe(error()),
         shared=shared if is_good() else maybe(shared), people=people if is_good() else maybe(people),
         alpha=bounded(0.0), r=bounded(random.choice([0.3, 0.5])), is_within=random.random() < 0.5,
@@ -70,13 +70,13 @@ def contradictions(figures: Figures) -> list[str]:
     """Return what the verdict on some figures says against these figures, or against itself."""
     found = verdict_of(figures)
     place, text = STATES.index(found.state), f"{found.title}. {found.sentence}"
-    facts = " ".join(" ".join(fact) for fact in found.facts)
+    facts = " ".join(f"{use.measured} {use.rule}" for use in found.uses)
     test, shares = (
         figures.tests.get("constant"),
         [float(each) for each in re.findall(r"(-?[\d.]+)%", f"{text} {facts}")],
     )
     is_better = test is not None and test.difference < 0 and test.p < 0.01
-    uses, ruler = found.to_json()["uses"], found.to_json()["ruler"]
+    uses = found.to_json()["uses"]
     advice = {command for _, command in found.actions}
     wrong = {
         "a state without its rules": any(
@@ -94,28 +94,18 @@ def contradictions(figures: Figures) -> list[str]:
         "ready, and rests on one count": place >= 2 and figures.rests_on is not None,
         "ready, and biased": place >= 2 and bool(figures.biased),
         "a share above 100%": any(share > 100 for share in shares),
-        "an unknown share as a number": figures.decided is None and found.facts[1][0] != "unknown",
+        "an unknown share as a number": figures.decided is None and "clearly good or bad" in facts,
         "more evidence, and everything was asked": figures.judge == "asked" and "accord judge" in advice,
         "add evidence in the title, and everything was asked": figures.judge == "asked"
         and "add evidence" in found.title,
-        "a use without its state": any(
-            use["is_permitted"] != (place >= needed)
-            for needed, text in ((1, "Read the worst"), (2, "Compare assistant"), (3, "Judge a single"))
-            for use in uses
-            if use["text"].startswith(text)
+        "a use without its state": [use["is_allowed"] for use in uses] != [place >= needed for needed in (1, 2, 3)],
+        "a use that is not allowed without a reason": any(
+            use["is_allowed"] == use["rule"].startswith("missing: ") for use in uses
         ),
-        "sure conversations without any": any(
-            use["is_permitted"] and not figures.decided for use in uses if use["text"].startswith("Leave the sure")
-        ),
-        "a use that is not permitted without a reason": any(
-            use["is_permitted"] == bool(use["missing"]) for use in uses
-        ),
-        "a ruler of other people than the sentence": figures.error is not None
-        and figures.constant is not None
-        and figures.people is not None
-        and figures.shared is not None
-        and ruler is not None
-        and f"{ruler['people']:.2f}" not in text,
+        "an error of other people that differs from the ledger": all(
+            each is not None for each in (figures.error, figures.constant, figures.people, figures.shared)
+        )
+        and figures.ledger["people_error"].short not in text,
         "borderline without repetitions": bool(found.borderline) and not figures.repeats,
         "borderline in the title alone": ("(borderline)" in found.title) != ("Borderline:" in found.sentence),
         "a command that does not exist": not all(command.startswith("accord ") for command in advice),

@@ -22,7 +22,6 @@ from accord.charts import (
     legend,
     line_chart,
     range_rows,
-    ruler,
     share_bars,
     step_bar,
     ticks,
@@ -154,61 +153,6 @@ def test_ticks_are_round_numbers(low: float, high: float, count: int, expected: 
 
 
 # --- ruler, steps, ranges -------------------------------------------------------------------------------------------
-
-SINGLE = "to judge one conversation"
-RULERS = {
-    "between": (1.13, Estimate(0.98, 0.91, 1.05), 0.71, (0.78, SINGLE)),
-    "near the guess": (1.0, Estimate(0.97, 0.9, 1.02), 0.71, (0.78, SINGLE)),
-    "near people": (1.0, Estimate(0.74, 0.7, 0.8), 0.71, (0.78, SINGLE)),
-    "beyond people": (1.0, Estimate(0.5, 0.4, 0.6), 0.71, (0.78, SINGLE)),
-    "worse than the guess": (1.0, Estimate(1.2, 1.1, 1.3), 0.71, (0.78, SINGLE)),
-    "people unknown": (1.13, Estimate(0.98, 0.91, 1.05), None, None),
-    "people worse than the guess": (1.0, Estimate(0.9), 1.2, (1.32, SINGLE)),
-    "all the same": (1.0, Estimate(1.0, 1.0, 1.0), 1.0, (1.1, SINGLE)),
-    "no guess": (None, Estimate(12.5, 0.1, 99.0), 3.0, (3.3, SINGLE)),
-}  # fmt: skip
-
-
-def share(text: ElementTree.Element, name: str = "x") -> float:
-    return float(text.get(name, "").removesuffix("%")) / 100
-
-
-@pytest.mark.parametrize("case", RULERS)
-@pytest.mark.parametrize("width", [300, 700, 1150])
-def test_texts_of_a_ruler_overlap_at_no_width_and_stay_inside(case: str, width: int) -> None:
-    chart = ruler(*RULERS[case])
-    boxes = []
-    for text in elements(chart, "text"):
-        kind = (text.get("class") or "").split()
-        if ("long" if width < 640 else "short") in kind:
-            continue
-        wide, x = 7.2 * len(text.text or ""), share(text) * width
-        left = x - {"middle": wide / 2, "end": wide}.get(text.get("text-anchor", ""), 0)
-        assert left >= -1 and left + wide <= width + 1, (text.text, left, wide)
-        boxes.append((left, left + wide, float(text.get("y", 0)), text.text))
-    for place, (left, right, y, text) in enumerate(boxes):
-        for other_left, other_right, other_y, other in boxes[:place]:
-            assert abs(y - other_y) >= 14 or right <= other_left + 1 or other_right <= left + 1, (text, other)
-    height = float(ElementTree.fromstring(str(chart)).get("height", ""))
-    assert all(0 < y <= height for _, _, y, _ in boxes)
-
-
-def test_ruler_places_errors_from_large_to_small_with_its_words() -> None:
-    chart = ruler(*RULERS["between"])
-    guess, people, evaluator = (share(each, "cx") for each in elements(chart, "circle"))
-    words = {each.text for each in elements(chart, "text")}
-    assert {"constant guess 1.13", "evaluator 0.98", "95% interval 0.91 – 1.05", "another person 0.71"} <= words
-    assert guess < evaluator < people and f">0.78 {SINGLE}</text>" in chart
-    label = ElementTree.fromstring(str(chart)).get("aria-label", "")
-    assert "constant guess 1.13, this evaluator 0.98 (95% interval 0.91 – 1.05), another person 0.71" in label
-    assert label.endswith(f"0.78 is needed {SINGLE}") and "style=" not in chart
-    beyond = [share(each, "cx") for each in elements(ruler(*RULERS["beyond people"]), "circle")]
-    assert beyond[2] > beyond[1] and "flagged" not in ruler(*RULERS["beyond people"])
-    worse = ruler(*RULERS["worse than the guess"])
-    assert "flagged" in worse and share(elements(worse, "circle")[2], "cx") < share(elements(worse, "circle")[0], "cx")
-    alone = ruler(*RULERS["people unknown"])
-    assert "other people unknown" in alone and ">no error 0</text>" in alone and "another person" not in alone
-    assert ruler(1.0, Estimate(), 0.5) == "" and "interval" not in ruler(1.0, Estimate(0.9), 0.5)
 
 
 def test_steps_show_those_reached_and_nothing_reached_only_as_the_current_one() -> None:

@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_figures import contradictions, random_figures
 
-from accord.decisions import verdict_of
+from accord.decisions import BadFound, VersionGap, verdict_of
 from accord.decisions.figures import Figures
 from accord.decisions.verdict import STATES, TITLES
 from accord.report import verdict_view
-from accord.statistics import PairedTest
+from accord.results import Ledger
+from accord.statistics import GapOfMeans, PairedTest
 from accord.values import Estimate
 
 WON, TIED, LOST = (PairedTest(d, d - 0.1, d + 0.1, p) for d, p in ((-0.4, 0.001), (-0.05, 0.4), (0.3, 0.001)))
@@ -143,85 +144,60 @@ def test_a_state_that_repetitions_do_not_share_is_borderline() -> None:
     assert upward.state == "systems" and "there mean width of the bands is met" in upward.borderline
 
 
-@pytest.mark.parametrize(
-    ("changes", "value", "meaning"),
-    [
-        ({"shared": (400, 0.975, 1.2)}, "Half", "of the way from a constant guess to other people (50%)"),
-        ({"shared": (400, 1.05, 1.2)}, "A third", "(33%)"),
-        ({"shared": (400, 0.76, 1.2)}, "Nearly all", "(98%)"),
-        ({"people": None}, "0.70", "how well people predict each other is unknown"),
-        ({"people": 1.3}, "0.70", "people are no better than a constant guess"),
-        ({"shared": (400, 0.4, 1.2)}, "As close", "to a rating as another person"),
-        ({"shared": (400, 1.5, 1.2)}, "No better", "than a constant guess"),
-    ],
-)
-def test_facts_place_the_error_between_chance_and_people(changes: dict[str, Any], value: str, meaning: str) -> None:
-    shown, about = verdict_of(replace(GOOD, **changes)).facts[2]
-    assert shown == value and meaning in about
-
-
-def test_the_place_of_the_error_has_its_interval() -> None:
-    about = verdict_of(replace(GOOD, shared=(400, 1.05, 1.2), ruler_error=Estimate(1.05, 0.975, 1.245))).facts[2][1]
-    assert about == "of the way from a constant guess to other people (33%, 95% interval −10% – 50%)"
-
-
-def test_titles_speak_of_new_conversations_and_the_ruler_has_a_title() -> None:
+def test_titles_speak_of_new_conversations() -> None:
     assert "new conversations" in verdict_of(replace(GOOD, band=0.6)).title
     assert all("new conversations" in title and len(title) <= 66 for title in TITLES.values())
-    view = verdict_view(verdict_of(replace(GOOD, ruler_error=Estimate(0.7, 0.6, 0.8))).to_json())
-    assert ">Typical error of a score, in points of the scale 1 to 5: smaller is better →</p><svg" in view["ruler"]
-    assert re.fullmatch(r"\d+ of \d+ rules for all uses met", view["rules"])
+    assert re.fullmatch(r"\d+ of \d+ rules for all uses met", verdict_view(verdict_of(GOOD).to_json())["rules"])
 
 
-def test_an_unknown_share_is_not_shown_as_zero() -> None:
-    assert verdict_of(replace(GOOD, decided=None)).facts[1][0] == "unknown"
-    assert verdict_of(replace(GOOD, decided=0.0)).facts[1][0] == "0%"
-    counted = replace(GOOD, units=1500, unit="reply")
-    assert verdict_of(counted).facts[1][0] == "750 of 1,500" and "replies are sure" in verdict_of(counted).facts[1][1]
-    assert verdict_of(replace(counted, decided=0.0001)).facts[1][0] == "1 of 1,500", "some are not none"
+def gap(value: float, mean: float = 3.0) -> GapOfMeans:
+    return GapOfMeans(Estimate(value, value - 0.25, value + 0.25), 0.01, (mean + value, mean), (69, 69), 0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "value", "meaning"),
-    [
-        ({"near": (0.84, 0.93, 0.8)}, "84%", "of the person's rating; of other people's ratings 93%, of a constant guess 80%"),
-        ({"near": (0.84, None, 0.8)}, "84%", "rounded, are within one point of the person's rating; of a constant guess 80%"),
-        ({"near": (0.5, None, None), "step": 10.0}, "50%", "within 10 points of the person's rating"),
-        ({"near": (0.5, 0.6, None), "step": None}, "50%", "on the side of the person's rating; of other people's ratings 60%"),
-        ({}, "unknown", "share of scores"),
-    ],
+MEASURED = replace(
+    GOOD, units=138, annotators=3, band=0.6, shared=(400, 0.9, 1.2), near=(0.84, 0.93, 0.8), decided=0.0,
+    found=BadFound(Estimate(6, 2, 9), 14, 18, 138, 2.0),
+    versions=VersionGap("v2", "v1", gap(0.62), gap(0.66), gap(-0.04), 2),
 )  # fmt: skip
-def test_scores_near_a_rating_stand_next_to_those_of_people(changes: dict[str, Any], value: str, meaning: str) -> None:
-    shown, about = verdict_of(replace(GOOD, **changes)).facts[0]
-    assert shown == value and meaning in about
 
 
-def test_a_share_that_depends_on_the_folds_is_shown_with_its_range() -> None:
+def test_uses_state_what_was_measured_for_each_and_the_missing_rule() -> None:
+    found = verdict_of(MEASURED)
+    assert [use.is_allowed for use in found.uses] == [True, True, False]
+    measured = [use.measured for use in found.uses]
+    assert measured == [
+        "6 [2, 9] of the 14 lowest scores are among the 18 conversations that people rate 2 or less; chance finds 1.8",
+        "v2 − v1: by scores +0.62, by people +0.66; scores minus people −0.04 [−0.29, +0.21]",
+        "a 90% band of a new rating is 2.40 points wide; 0 of 138 conversations are clearly good or bad (90% agreement)",
+    ]
+    assert found.uses[0].rule == "error below that of a constant guess: p = 0.001"
+    assert found.uses[1].rule == "7 of 7 rules met"
+    assert found.uses[2].rule == (
+        "missing: the error must be at most 0.83, 10% above that of other people; bands span 60% of the scale (at most "
+        "50%); no conversation is sure enough to call good or bad (90% agreement with people)"
+    )
+    none = verdict_of(replace(GOOD, tests={"constant": TIED}, decided=0.0)).uses
+    assert not any(use.is_allowed for use in none) and all(use.rule.startswith("missing: ") for use in none)
+    assert none[1].measured == "fewer than two assistant versions: no difference was measured"
+
+
+def test_shares_of_sure_calls_that_depend_on_the_folds_are_shown_with_their_range() -> None:
     repeats = [replace(GOOD, decided=share) for share in (0.0, 0.5, 0.7)]
-    assert "; 0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[1][1]
-    assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[1][1]
+    assert ", 0% to 70% in single repetitions" in verdict_of(replace(MEASURED, repeats=repeats)).uses[2].measured
+    assert "repetitions" not in verdict_of(replace(MEASURED, repeats=[GOOD, GOOD])).uses[2].measured
 
 
-def test_ruler_has_the_errors_of_the_sentence_on_the_same_ratings() -> None:
-    whole = verdict_of(replace(GOOD, ruler_error=Estimate(0.7, 0.6, 0.8))).to_json()["ruler"]
-    assert (whole["guess"], whole["error"], whole["people"], whole["ratings"]) == (1.2, 0.7, 0.75, None)
-    assert whole["limit"] == pytest.approx(0.825)
-    part = replace(GOOD, shared=(100, 0.8, 1.3), ruler_error=Estimate(0.8))
-    shown = verdict_of(part).to_json()["ruler"]
-    assert (shown["guess"], shown["error"], shown["ratings"]) == (1.3, 0.8, 100)
-    assert "with a second person" in verdict_view(verdict_of(part).to_json())["note"]
-    alone = replace(GOOD, people=None, shared=None, ruler_error=Estimate(0.7))
-    assert verdict_of(alone).to_json()["ruler"]["limit"] is None
-    assert "other people unknown" in verdict_view(verdict_of(alone).to_json())["ruler"]
-    assert verdict_view(verdict_of(replace(GOOD, error=None)).to_json())["ruler"] == ""
-
-
-def test_uses_that_are_not_permitted_name_the_missing_rule_with_its_number() -> None:
-    uses = verdict_of(replace(GOOD, band=0.6, shared=(400, 0.9, 1.2))).to_json()["uses"]
-    assert [use["is_permitted"] for use in uses] == [True, True, True, True, False]
-    assert uses[-1]["missing"] == "the error must be at most 0.83, 10% above that of other people, and 1 more rule"
-    none = verdict_of(replace(GOOD, tests={"constant": TIED}, decided=0.0)).to_json()["uses"]
-    assert not any(use["is_permitted"] for use in none) and all(use["missing"] for use in none)
+def test_ledger_has_each_figure_once_with_the_ratings_it_is_about() -> None:
+    ledger = replace(MEASURED, intervals={"error": Estimate(0.7, 0.6, 0.8)}).ledger
+    about = "400 held-out ratings of 138 conversations by 3 people"
+    assert ledger["error"].sentence() == f"0.70 [0.60, 0.80], {about}" and ledger["error"].over == "conversations"
+    assert ledger["people_error"].text() == "0.75" and ledger["within_one"].text() == "84%"
+    assert ledger["difference_gap:v2 − v1"].text() == "−0.04 [−0.29, +0.21]"
+    assert Ledger.from_json(json.loads(json.dumps(ledger.to_json()))) == ledger
+    part = replace(MEASURED, shared=(100, 0.8, 1.3)).ledger
+    assert part["shared_error"].text() == "0.80" and part["people_error"].about.startswith("100 held-out ratings of")
+    with pytest.raises(ValueError, match=r"two values of error: 0\.70.* and 0\.90"):
+        Ledger([*ledger.values(), replace(ledger["error"], value=0.9, low=None, high=None)])
 
 
 def test_every_state_has_its_step_its_title_and_its_meaning() -> None:
@@ -266,13 +242,15 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     assert printed("report").startswith(shown)
     ours, people, constant = again["verdict"]["figures"]["near"]
     assert 0.8 < constant < ours < people < 1, "all are whole answers; the mean itself is near half of the ratings"
-    assert f"{ours:.0%}</b>of scores, rounded" in page and f"of a constant guess {constant:.0%}</div>" in page
+    for use in again["verdict"]["uses"]:
+        assert all(html.escape(use[name]) in page for name in ("use", "measured", "rule"))
+        assert all(word in printed("report") for word in use["measured"].split())
     assert "507 ratings by 4 people, those it learned from" in page
     return page
 
 
 def test_report_begins_with_the_verdict_and_what_to_do(report: str) -> None:
-    order = ["<h1", "tried · ", 'class="steps"', '<svg class="chart ruler"', 'class="facts cards"', 'id="uses"', 'id="next"', "<nav", 'id="agreement"',
+    order = ["<h1", "tried · ", 'class="steps"', 'id="uses"', "Find bad conversations", 'id="next"', "<nav", 'id="agreement"',
              'id="misses"', 'id="groups"', 'id="calibration"', 'id="annotators"', 'id="importance"', 'id="curve"',
              'id="drift"', 'id="terms"']  # fmt: skip
     places = [report.index(part) for part in order]

@@ -41,10 +41,13 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 
 def verdict_text(verdict: Mapping[str, Any]) -> str:
-    """Format a verdict: its sentence, the three facts, and what to do next."""
-    facts = [f"  {fact['value']:>10}  {fact['meaning']}" for fact in verdict["facts"]]
+    """Format a verdict: its sentence, the uses of the scores, and what to do next."""
+    from accord.decisions import uses_table
+    from accord.results import Section, section_text
+
+    uses = section_text(Section("", "", [uses_table(verdict["uses"])]))
     actions = [f"  {place}. {each['text']}: {each['command']}" for place, each in enumerate(verdict["actions"], 1)]
-    return "\n".join([f"{verdict['title']}: {verdict['sentence']}", "", *facts, "", "Next:", *actions])
+    return "\n".join([f"{verdict['title']}: {verdict['sentence']}", "", uses, "", "Next:", *actions])
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:

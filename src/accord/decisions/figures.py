@@ -6,7 +6,7 @@ predictions. The constant, the raw judge and other people are measured on the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast
@@ -14,10 +14,12 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.decisions.held_out_uses import BadFound, HeldOutTexts, VersionGap
 from accord.decisions.recommendation import Contest, Decision
 from accord.decisions.selective import AGREE, sure_enough
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers, Predictions
+from accord.results import Figure, Ledger, counted
 from accord.statistics import (
     RANK_DRAWS,
     SIGNIFICANT,
@@ -37,6 +39,7 @@ from accord.statistics import (
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
+    COVERAGE_NEW,
     JUDGE_ALONE,
     NEW,
     R_NEW,
@@ -57,6 +60,9 @@ LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
 Evidence = Literal["none", "unasked", "asked"]
 """State of the judge: none is configured, some questions are unasked, or all were asked."""
+PLURALS = {"conversation": "conversations", "reply": "replies"}
+FIGURES, USES = "accord.decisions.figures_of", "accord.decisions.HeldOutTexts"
+"""Functions behind the figures."""
 Floats = NDArray[np.float64]
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
 
@@ -69,7 +75,6 @@ class Figures:
         low, high: Ends of the scale.
         labels: Number of ratings.
         error: RMSE.
-        ruler_error: RMSE with its interval: `error`, or that on the shared ratings if these are shown apart.
         constant: RMSE of a constant guess.
         shared: Number of ratings of targets that another person rated too, and RMSE of the evaluator and of a constant
             guess on these; None if no target has two annotators.
@@ -93,13 +98,16 @@ class Figures:
         doubled: Change of a score if every reply is written twice, in units of the scale; None if it was not measured.
         judge: State of the judge's answers.
         repeats: The figures of each repetition of the cross-validation; empty for a single one.
+        annotators: Number of people who gave the ratings.
+        intervals: Estimates with their intervals by name of the figure (`accord.results.DEFINITIONS`).
+        found: Low-rated texts among the lowest scores; None with too few texts.
+        versions: Difference of two assistant versions by scores and by people; None with fewer than two.
     """
 
     low: float
     high: float
     labels: int
     error: float | None
-    ruler_error: Estimate = Estimate()
     constant: float | None = None
     shared: tuple[int, float, float] | None = None
     people: float | None = None
@@ -121,6 +129,10 @@ class Figures:
     doubled: float | None = None
     judge: Evidence = "none"
     repeats: Sequence[Figures] = ()
+    annotators: int | None = None
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
+    found: BadFound | None = None
+    versions: VersionGap | None = None
 
     @property
     def is_partly_shared(self) -> bool:
@@ -128,24 +140,66 @@ class Figures:
         return self.shared is not None and self.people is not None and self.shared[0] < SAME * self.labels
 
     @property
-    def position(self) -> float | None:
-        """Place of the error between the constant (0) and people (1); None if people are not below the constant."""
-        return None if self.shared is None else self._place(self.shared[1])
+    def about(self) -> str:
+        """Set of ratings behind the figures, in words."""
+        units = "" if self.units is None else f" of {counted(self.units, self.unit, PLURALS[self.unit])}"
+        people = "" if self.annotators is None else f" by {counted(self.annotators, 'person', 'people')}"
+        return f"{counted(self.labels, 'held-out rating')}{units}{people}"
 
-    @property
-    def position_ends(self) -> tuple[float, float] | None:
-        """Places of the ends of the error's interval, with fixed errors of the constant and people; None without it."""
-        low, high = self.ruler_error.low, self.ruler_error.high
-        if self.position is None or low is None or high is None:
-            return None
-        places = self._place(high), self._place(low)
-        return None if places[0] is None or places[1] is None else (places[0], places[1])
+    @cached_property
+    def ledger(self) -> Ledger:
+        """All figures of the evaluator by name, each with its interval, its number and the ratings it is about."""
+        about, n, span = self.about, self.labels, self.high - self.low
+        shared = (None, None, None) if self.shared is None else self.shared
+        second = about if shared[0] is None else (
+            f"{counted(shared[0], 'held-out rating')} of texts with a second person" if self.is_partly_shared else about
+        )  # fmt: skip
+        values: list[tuple[str, float | None, str, int | None]] = [
+            ("error", self.error, about, n), ("constant_error", self.constant, about, n),
+            ("people_error", self.people, second, shared[0]),
+            ("column_error", self.rivals.get(BEST_COLUMN), about, n),
+            ("judge_error", self.rivals.get(JUDGE_ALONE), about, n),
+            ("shared_error", shared[1] if self.is_partly_shared else None, second, shared[0]),
+            ("within_one", self.near[0], second, shared[0] or n),
+            ("within_one_people", self.near[1], second, shared[0]),
+            ("within_one_constant", self.near[2], second, shared[0] or n),
+            ("r", self.r.value, about, n), ("people_r", self.people_r.value, second, shared[0]),
+            ("alpha", self.alpha.value, about, n),
+            ("band", None if self.band is None else self.band * span, about, n),
+            ("coverage", self._interval("coverage").value, about, n),
+        ]  # fmt: skip
+        figures = [
+            Figure.of(name, replace(self._interval(name), value=value), count, set_of, source=FIGURES)
+            for name, value, set_of, count in values
+            if value is not None
+        ]
+        return Ledger([*figures, *self._of_uses()])
 
-    def _place(self, error: float) -> float | None:
-        if self.shared is None or self.people is None:
-            return None
-        constant = self.shared[2]
-        return (constant - error) / (constant - self.people) if self.people < constant else None
+    def _interval(self, name: str) -> Estimate:
+        own = {"r": self.r, "people_r": self.people_r, "alpha": self.alpha}
+        return own[name] if name in own else self.intervals.get(name, Estimate())
+
+    def _of_uses(self) -> Iterator[Figure]:
+        """Yield the figures of the uses: low-rated texts that are found, the versions by scores and people, calls."""
+        many = PLURALS[self.unit]
+        if (found := self.found) is not None:
+            about = f"the {found.read:,} lowest of {found.texts:,} held-out scores"
+            yield Figure.of("bad_found", found.found, found.read, about, "scores", source=USES)
+            yield Figure("bad_found_by_chance", found.chance, n=found.read, about=about, source=USES)
+        if (gap := self.versions) is not None:
+            part = f"{gap.first} − {gap.second}"
+            about = f"{sum(gap.people.sizes):,} rated {many}, {gap.people.sizes[0]:,} and {gap.people.sizes[1]:,}"
+            n = sum(gap.people.sizes)
+            yield Figure.of("people_difference", gap.people.gap, n, about, "people", part=part, source=USES)
+            yield Figure.of(
+                "score_difference", gap.scores.gap, n, f"{about}, held out", "scores", part=part, source=USES
+            )
+            yield Figure.of("difference_gap", gap.gap.gap, n, f"{about}, held out", part=part, source=USES)
+        if self.decided is not None and self.units is not None:
+            sure = max(round(self.decided * self.units), int(self.decided > 0))
+            yield Figure(
+                "decided", sure, n=self.units, about=f"held-out scores of {self.units:,} {many}", source=FIGURES
+            )
 
 
 def figures_of(
@@ -172,22 +226,37 @@ def figures_of(
     systems = {name: found.repeats(name) for name in names}
     measured = _Measured(rated, systems, first, other_people(rated), speakers)
     row = found.results[0].estimates
-    r, width = row[R_NEW], row[WIDTH_NEW].value
+    r, width = row[R_NEW], row[WIDTH_NEW]
     repeats = [
         _Measured(rated, {name: each[place : place + 1] or each[:1] for name, each in systems.items()}, first,
                   measured.people, speakers).figures(r)
         for place in range(len(systems[first]))
     ]  # fmt: skip
-    plain = measured.figures(r)
+    plain, texts = measured.figures(r), HeldOutTexts.of(systems[first], rated, speakers)
+    intervals = {"error": row[NEW], "coverage": row[COVERAGE_NEW], **measured.near_estimates()}
+    intervals |= {
+        figure: found[name].estimates[NEW]
+        for figure, name in (("constant_error", CONSTANT), ("column_error", BEST_COLUMN), ("judge_error", JUDGE_ALONE))
+        if name in names
+    }
+    if found.people is not None:
+        intervals["people_error"] = found.people.estimates["rmse"]
+    if width.value is not None:
+        intervals["band"] = width
+    if plain.is_partly_shared:
+        intervals["shared_error"] = measured.shared_error()
     return replace(
         plain,
         error=row[NEW].value,
-        ruler_error=measured.shared_error() if plain.is_partly_shared else row[NEW],
+        intervals=intervals,
+        annotators=len(set(rated.annotator)),
+        found=texts.bad_found(),
+        versions=texts.version_gap(),
         alpha=_people_alpha(rated),
         r=r,
         people_r=Estimate() if found.people is None else found.people.estimates[R_NEW],
         tests={name: test for name in names[1:] if (test := measured.contest.test(first, name)) is not None},
-        band=None if width is None else width / measured.span,
+        band=None if width.value is None else width.value / measured.span,
         labels_needed=_needed(systems, first, rated, decision),
         rests_on=rests,
         doubled=doubled,
@@ -281,15 +350,30 @@ class _Measured:
         where one did, as scores and the constant never are. A whole answer on a scale from 1 to 4 has up to three
         answers within one point of it and a fraction at most two, so unrounded shares would compare unlike values.
         """
-        statistic = cast(MeanStatistic, STATISTICS["accuracy" if len(self.rated.options) == 2 else "within_one"])
+        values = [mean_over(self._near_statistic, pairs) if pairs else None for pairs in self._rounded()]
+        return values[0], values[1], values[2]
+
+    def near_estimates(self) -> dict[str, Estimate]:
+        """Return the same shares with their intervals over groups, by name of the figure."""
+        clusters = Clusters(self.rated.group[self._compared_rows])
+        names = ("within_one", "within_one_people", "within_one_constant")
+        return {
+            name: bootstrap(clusters, self._near_statistic, pairs)
+            for name, pairs in zip(names, self._rounded(), strict=True)
+            if pairs and len(clusters) > 1
+        }
+
+    @property
+    def _near_statistic(self) -> MeanStatistic:
+        return cast(MeanStatistic, STATISTICS["accuracy" if len(self.rated.options) == 2 else "within_one"])
+
+    def _rounded(self) -> Iterator[list[Paired]]:
+        """Yield the predictions of the system, other people and the constant, rounded; empty if one is missing."""
         rows = self._compared_rows
-        shares: list[float | None] = []
         for repeats in (self.ours, [self.people], self.systems.get(CONSTANT, ())):
             pairs = [each.paired_new(self.rated).take(rows) for each in repeats if each is not None]
             is_known = bool(pairs) and len(rows) > 0 and all(np.isfinite(each.value).all() for each in pairs)
-            rounded = [replace(each, value=each.options[each.decided]) for each in pairs] if is_known else []
-            shares.append(mean_over(statistic, rounded) if is_known else None)
-        return shares[0], shares[1], shares[2]
+            yield [replace(each, value=each.options[each.decided]) for each in pairs] if is_known else []
 
     def shared_error(self) -> Estimate:
         """Return the RMSE on the compared ratings with its interval over groups."""

@@ -29,15 +29,13 @@ from accord.decisions.verdict_words import (
     UNKNOWN,
     Rule,
     State,
-    calls,
-    distance,
-    near_ratings,
+    Use,
     points,
-    ruler_figures,
     uses_of,
+    uses_table,
 )
 from accord.edges import count_of
-from accord.results import p_text, told_apart
+from accord.results import Document, Section, Text, p_text, told_apart
 from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
 
@@ -84,9 +82,16 @@ class Verdict:
         return f"{self.title}: {self.sentence}"
 
     @property
-    def facts(self) -> list[tuple[str, str]]:
-        """Three figures with their meaning: scores near a rating, conversations to call, distance to people."""
-        return [near_ratings(self.figures), calls(self.figures), distance(self.figures)]
+    def uses(self) -> list[Use]:
+        """The three uses of the scores, each with what was measured for it and its rule."""
+        return uses_of(self.figures, STATES.index(self.state), self.checks)
+
+    def document(self) -> Document:
+        """Return the verdict as a document: sentence, table of uses, next step; further steps are details."""
+        first, *others = (Text(command, "code", text) for text, command in self.actions)
+        later = [Section("Then", "", others, is_detail=True)] if others else []
+        uses = uses_table([each._asdict() for each in self.uses])
+        return Document(self.title, self.sentence, [Section("", "", [uses]), Section("", "", [first]), *later])
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""
@@ -97,12 +102,11 @@ class Verdict:
             "sentence": self.sentence,
             "borderline": self.borderline,
             "meaning": MEANINGS[self.state],
-            "facts": [{"value": value, "meaning": meaning} for value, meaning in self.facts],
-            "ruler": ruler_figures(self.figures),
-            "uses": uses_of(self.figures, STATES.index(self.state), self.checks),
+            "uses": [each._asdict() for each in self.uses],
             "actions": [{"text": text, "command": command} for text, command in self.actions],
             "checks": [{**rule._asdict(), "remedy": list(rule.remedy)} for rule in self.checks],
             "figures": figures | {"repeats": max(len(self.figures.repeats), 1)},
+            "ledger": self.figures.ledger.to_json(),
         }
 
 

@@ -1,13 +1,13 @@
-"""Words and figures of a verdict for pages, the report and the terminal: three facts, ruler, permitted uses."""
+"""Words of a verdict: states, rules, and the table of the uses of the scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from accord.decisions.figures import Figures
+from accord.decisions.figures import PLURALS, Figures
 from accord.decisions.selective import AGREE
-from accord.edges import count_of
+from accord.results import Table, counted
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
@@ -15,7 +15,6 @@ NEAR_PEOPLE = 1.1
 APART = 0.1
 """Difference of the shares of sure calls between repetitions from which the verdict names it."""
 UNKNOWN = "unknown"
-PLURALS = {"conversation": "conversations", "reply": "replies"}
 MEANINGS: dict[State, str] = {
     "not yet": "The scores are not shown to be better than the same answer for every conversation. More ratings decide "
     "it.",
@@ -30,18 +29,8 @@ STEPS: dict[State, str] = {
     "single": "Judging one conversation",
 }  # fmt: skip
 """Names of the states in the row of steps."""
-_SHARES = (
-    (0.05, "Hardly any"), (0.15, "A tenth"), (0.22, "A fifth"), (0.29, "A quarter"), (0.42, "A third"), (0.58, "Half"),
-    (0.71, "Two thirds"), (0.84, "Three quarters"), (0.95, "Nine tenths"),
-)  # fmt: skip
-"""Shares in words, with the end of the range of each."""
-_USES: tuple[tuple[int, str], ...] = (
-    (1, "Read the worst conversations first"),
-    (2, "Compare assistant versions by their means"),
-    (2, "Follow the mean over time"),
-    (3, "Judge a single conversation"),
-)
-"""Uses of the scores, with the index of the state that permits each."""
+USES = ("Find bad conversations", "Compare versions", "Judge one conversation")
+"""Uses of the scores, in the order of the states that permit them."""
 
 
 class Rule(NamedTuple):
@@ -61,96 +50,81 @@ def points(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
 
 
-def near_ratings(known: Figures) -> tuple[str, str]:
-    """Return the share of scores within one point of the person's rating, next to those of people and a constant."""
-    ours, people, constant = known.near
-    if known.step is None:
-        meaning = "of scores are on the side of the person's rating"
-    else:
-        step = "one point" if known.step == 1 else f"{known.step:.3g} points"
-        meaning = f"of scores, rounded, are within {step} of the person's rating"
-    if ours is None:
-        return UNKNOWN, f"share {meaning}"
-    others = [
-        "" if people is None else f"of other people's ratings {people:.0%}",
-        "" if constant is None else f"of a constant guess {constant:.0%}",
-    ]
-    compared = ", ".join(filter(None, others))
-    return f"{ours:.0%}", meaning + (f"; {compared}" if compared else "")
+class Use(NamedTuple):
+    """Use of the scores: whether it is allowed, what was measured for exactly this use, and the rule behind it."""
+
+    use: str
+    is_allowed: bool
+    measured: str
+    rule: str
 
 
-def calls(known: Figures) -> tuple[str, str]:
-    """Return the number of conversations, or replies, that are sure enough to be called good or bad."""
-    meaning = f"{PLURALS[known.unit]} are sure enough to be called good or bad without a person ({AGREE:.0%} agreement)"
-    if known.decided is None:
-        return UNKNOWN, f"number of {meaning.replace(' are ', ' that are ', 1)}"
-    shares = [each.decided for each in known.repeats if each.decided is not None]
-    if shares and max(shares) - min(shares) > APART:
-        meaning += f"; {min(shares):.0%} to {max(shares):.0%} in single repetitions of the cross-validation"
-    if known.units is None:
-        return f"{known.decided:.0%}", f"of {meaning}"
-    sure = max(round(known.decided * known.units), int(known.decided > 0))
-    return f"{sure:,} of {known.units:,}", meaning
-
-
-def distance(known: Figures) -> tuple[str, str]:
-    """Return the place of the error between a constant guess and other people in words."""
-    place, r = known.position, points(known.r.value)
-    if place is None:
-        compared = (
-            "how well people predict each other is unknown" if known.people is None
-            else "people are no better than a constant guess"
-        )  # fmt: skip
-        return r, f"correlation with people, 0 is chance ({compared})"
-    if place >= 1:
-        return "As close", "to a rating as another person: the error is not above that of other people"
-    if place <= 0:
-        return "No better", "than a constant guess: the error is not below that of the same answer for everything"
-    word = next((word for end, word in _SHARES if place < end), "Nearly all")
-    ends = known.position_ends
-    interval = "" if ends is None else f", 95% interval {ends[0]:.0%} – {ends[1]:.0%}".replace("-", "−")
-    return word, f"of the way from a constant guess to other people ({place:.0%}{interval})"
-
-
-def ruler_figures(known: Figures) -> dict[str, Any] | None:
-    """Return the errors of a constant guess, the evaluator and other people, on the same ratings.
-
-    `limit` is the largest error at which single conversations can be judged, and `ratings` the number of ratings if
-    these are only the ratings with a second person; None without an error.
-    """
-    error, guess, ratings = known.ruler_error, known.constant, None
-    if known.shared is not None and known.is_partly_shared:
-        ratings, _, guess = known.shared
-    if error.value is None:
-        return None
-    limit = None if known.people is None else NEAR_PEOPLE * known.people
-    return {
-        "guess": guess, "error": error.value, "low": error.low, "high": error.high, "people": known.people,
-        "limit": limit, "ratings": ratings, "scale": [known.low, known.high],
-    }  # fmt: skip
-
-
-def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[dict[str, Any]]:
-    """Return the uses of the scores: whether each is permitted, and otherwise the first missing rule with its number.
+def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
+    """Return the three uses of the scores, each with figures on held-out ratings and its rule or the missing ones.
 
     Args:
         known: Figures of the evaluator.
         place: Index of its state.
         checks: Rules with their measured values.
     """
-    order = list(STEPS)
-    uses: list[dict[str, Any]] = []
-    for needed, text in _USES:
-        missed = [rule for rule in checks if rule.is_met is False and order.index(rule.state) <= needed]
-        missed.sort(key=lambda rule: order.index(rule.state))
-        missing = "" if place >= needed or not missed else missed[0].failure
-        more = len(missed) - 1
-        if missing and more:
-            missing += f", and {count_of(more, 'more rule')}"
-        uses.append({"text": text, "is_permitted": place >= needed, "missing": missing})
-    if known.decided is not None:
-        is_permitted = place >= 1 and bool(known.decided > 0)
-        missing = "" if is_permitted else str(uses[0]["missing"]) or "no conversation is sure enough"
-        uses.insert(3, {"text": "Leave the sure conversations to the evaluator", "is_permitted": is_permitted,
-                        "missing": missing})  # fmt: skip
+    order, measured = list(STEPS), (_found(known), _versions(known), _band(known))
+    uses = []
+    for needed, (text, shown) in enumerate(zip(USES, measured, strict=True), 1):
+        rules = [rule for rule in checks if order.index(rule.state) <= needed and rule.is_met is not None]
+        missed = sorted((rule for rule in rules if not rule.is_met), key=lambda rule: order.index(rule.state))
+        if place >= needed:
+            rule = (
+                f"{rules[0].name}: {rules[0].value}" if len(rules) == 1 else f"{len(rules)} of {len(rules)} rules met"
+            )
+        else:
+            rule = f"missing: {'; '.join(each.failure for each in missed)}"
+        uses.append(Use(text, place >= needed, shown, rule))
     return uses
+
+
+def uses_table(uses: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the uses of a verdict as JSON as a table."""
+    rows = [
+        [each["use"], "yes" if each["is_allowed"] else "not yet", each["measured"] or "–", each["rule"] or "–"]
+        for each in uses
+    ]
+    return Table(["use of the scores", "allowed", "measured on held-out ratings", "rule"], rows, is_text=True)
+
+
+def _found(known: Figures) -> str:
+    """State how many of the conversations that people rate low are among the lowest scores."""
+    many, found = PLURALS[known.unit], known.found
+    if found is None:
+        return f"too few rated {many} to test a list of the lowest scores"
+    low, high = found.found.low, found.found.high
+    ends = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
+    return (
+        f"{found.found.value:.0f}{ends} of the {found.read:,} lowest scores are among the "
+        f"{counted(found.bad, known.unit, many)} that people rate {found.cut:.3g} or less; chance finds "
+        f"{found.chance:.1f}"
+    )
+
+
+def _versions(known: Figures) -> str:
+    """State the difference of two versions by scores and by people, and the difference of the two."""
+    gap = known.versions
+    if gap is None:
+        return "fewer than two assistant versions: no difference was measured"
+    names = f"{gap.first} − {gap.second}"
+    scores, people, apart = (
+        known.ledger[f"{name}:{names}"] for name in ("score_difference", "people_difference", "difference_gap")
+    )
+    return f"{names}: by scores {scores.short}, by people {people.short}; scores minus people {apart.text()}"
+
+
+def _band(known: Figures) -> str:
+    """State the width of a band in points, and how many texts are clearly good or bad."""
+    many, parts = PLURALS[known.unit], []
+    if "band" in known.ledger:
+        parts.append(f"a 90% band of a new rating is {known.ledger['band'].short} points wide")
+    if "decided" in known.ledger:
+        parts.append(f"{known.ledger['decided'].text()} {many} are clearly good or bad ({AGREE:.0%} agreement)")
+        shares = [each.decided for each in known.repeats if each.decided is not None]
+        if shares and max(shares) - min(shares) > APART:
+            parts[-1] += f", {min(shares):.0%} to {max(shares):.0%} in single repetitions of the cross-validation"
+    return "; ".join(parts) or "bands are unknown"

@@ -1,4 +1,4 @@
-"""A verdict as the report and the workbench show it: steps, ruler, facts, permitted uses, next steps."""
+"""A verdict as the report and the workbench show it: steps, table of uses, next steps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from accord.charts import ruler, step_bar
-from accord.decisions import STEPS
+from accord.charts import step_bar
+from accord.decisions import STEPS, uses_table
 from accord.edges import count_of
-from accord.values import Estimate
+from accord.results import Ledger, part_html
 
 Pages = Mapping[str, tuple[str, str]]
 """Page of the workbench that does what a command does, with the text of its button, by the first words of a command."""
@@ -20,30 +20,27 @@ Verdict = Mapping[str, Any]
 
 def verdict_view(verdict: Verdict) -> dict[str, Any]:
     """Return the parts of a verdict for a template; parts that a verdict of an earlier version lacks are empty."""
-    state, figures = verdict.get("state"), verdict.get("ruler")
-    names = list(STEPS)
-    drawn, note = Markup(""), ""
-    if figures is not None:
-        limit = figures["limit"]
-        mark = None if limit is None or state == "single" else (limit, "to judge one conversation")
-        error, (low, high) = Estimate(figures["error"], figures["low"], figures["high"]), figures["scale"]
-        title = f"Typical error of a score, in points of the scale {low:g} to {high:g}"
-        line = ruler(figures["guess"], error, figures["people"], mark, title)
-        drawn = Markup('<p class="soft">{}: smaller is better →</p>{}').format(title, line)
-        note = "Measured by cross-validation, each conversation without its own ratings"
-        if figures["ratings"] is not None:
-            note += f"; {count_of(figures['ratings'], 'rating')} with a second person"
+    state, names = verdict.get("state"), list(STEPS)
+    uses, ledger = [*map(_present_use, verdict.get("uses", ()))], Ledger.from_json(verdict.get("ledger"))
     return {
         "title": verdict["title"],
         "sentence": _capital(verdict["sentence"]),
         "meaning": verdict.get("meaning") or _capital(verdict["sentence"]),
         "steps": step_bar(list(STEPS.values()), names.index(state), "Permitted use of the scores") if state else "",
-        "ruler": drawn,
-        "note": note,
-        "facts": verdict.get("facts", ()),
-        "uses": verdict.get("uses", ()),
+        "note": ledger["error"].about if "error" in ledger else "",
+        "uses": uses,
+        "table": Markup(part_html(uses_table(uses))) if uses else "",
+        "ledger": ledger,
         "rules": _rules_met(verdict.get("checks", ())),
     }
+
+
+def _present_use(use: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a use in the present form; verdicts before 0.3 measured nothing for a use."""
+    if "use" in use:
+        return use
+    missing = f"missing: {use['missing']}" if use.get("missing") else ""
+    return {"use": use.get("text", ""), "is_allowed": bool(use.get("is_permitted")), "measured": "", "rule": missing}
 
 
 def _rules_met(checks: Sequence[Mapping[str, Any]]) -> str:

@@ -8,6 +8,11 @@ from .renderers import document_markdown as document_markdown, document_text as 
 from .renderers import figure_html as figure_html, html_table as html_table, markdown_table as markdown_table
 from .renderers import part_html as part_html, plain_markdown as plain_markdown, section_html as section_html
 from .renderers import section_text as section_text, text_table as text_table, wrapped_table as wrapped_table
-from .words import agreement_word as agreement_word, agreement_words as agreement_words, counts as counts
+from .words import (
+    agreement_word as agreement_word,
+    agreement_words as agreement_words,
+    counted as counted,
+    counts as counts,
+)
 from .words import number as number, p_text as p_text, percent as percent, STRENGTHS as STRENGTHS
 from .words import told_apart as told_apart

@@ -166,7 +166,7 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
         if part.style == "turn":
             return f'<div class="turn"><b>{_text_html(part.label)}</b>{text}</div>'
         if part.style == "code":
-            return f"<p><code>{text}</code></p>"
+            return f"<p>{f'<b>{_text_html(part.label)}</b> ' if part.label else ''}<code>{text}</code></p>"
         label = f"<b>{_text_html(part.label)}</b>: " if part.label else ""
         kind = ' class="soft"' if part.style == "soft" else ""
         return f"<{_TAGS[part.style]}{kind}>{label}{text}</{_TAGS[part.style]}>"

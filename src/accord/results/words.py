@@ -27,6 +27,15 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a number with its noun; the plural adds an s unless it is given.
+
+    >>> counted(1, "reply", "replies"), counted(2000, "label")
+    ('1 reply', '2,000 labels')
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def counts(conversations: int, ratings: int, people: int, learned: int | None = None, rated: int | None = None) -> str:
     """Return the numbers of conversations and ratings as every page, the report and the terminal state them.
 

@@ -20,6 +20,7 @@ from .defaults import DRAWS as DRAWS, FOLDS as FOLDS, IMPORTANCE_DRAWS as IMPORT
 from .defaults import REPEATED_DRAWS as REPEATED_DRAWS, SIGNIFICANT as SIGNIFICANT, SURE as SURE
 from .efficient_means import efficient_means as efficient_means, on_scale as on_scale
 from .efficient_means import rogan_gladen as rogan_gladen
+from .gap_of_means import gap_of_means as gap_of_means, GapOfMeans as GapOfMeans
 from .group_bias import adjusted_difference as adjusted_difference
 from .group_bias import bias_difference as bias_difference, bias_slope as bias_slope
 from .group_bias import group_bias_tests as group_bias_tests

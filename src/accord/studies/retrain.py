@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
 from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
@@ -114,26 +114,13 @@ class _Action(TypedDict):
     command: str
 
 
-class _Fact(TypedDict):
-    value: str
-    meaning: str
+class _Use(BaseModel):
+    """Use of the scores; before 0.3 it had a text, a missing rule, and no measured figures."""
 
-
-class _Ruler(TypedDict):
-    guess: float | None
-    error: float
-    low: float | None
-    high: float | None
-    people: float | None
-    limit: float | None
-    ratings: int | None
-    scale: tuple[float, float]
-
-
-class _Use(TypedDict):
-    text: str
-    is_permitted: bool
-    missing: str
+    use: str = Field("", validation_alias=AliasChoices("use", "text"))
+    is_allowed: bool = Field(False, validation_alias=AliasChoices("is_allowed", "is_permitted"))
+    measured: str = ""
+    rule: str = Field("", validation_alias=AliasChoices("rule", "missing"))
 
 
 class _Verdict(BaseModel):
@@ -143,13 +130,12 @@ class _Verdict(BaseModel):
     title: str
     sentence: str
     actions: list[_Action]
-    facts: list[_Fact] = []
     state: Literal["not yet", "triage", "systems", "single"] | None = None
     meaning: str = ""
-    ruler: _Ruler | None = None
     uses: list[_Use] = []
     rules: tuple[int, int] | None = None
     learned: int | None = None
+    ledger: list[dict[str, Any]] = []
 
 
 class _Report(BaseModel):
@@ -181,7 +167,7 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
     """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
 
     It has the fields of `_Verdict`: a `title` (may be empty), a `sentence`, `actions` with a `text` and a `command`
-    each, `facts` with a `value` and a `meaning` each, and the number of ratings that the evaluator has `learned`.
+    each, the `uses` of the scores, the `ledger` of figures, and the number of ratings that the evaluator has `learned`.
     """
     report = _read_report(folder)
     try:

@@ -17,6 +17,7 @@ from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
 from accord.project import fitted_evaluators, other_question, wordings_text
 from accord.report import verdict_view
+from accord.results import DEFINITIONS, Ledger
 from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
 from accord.values import Estimate
@@ -111,11 +112,11 @@ class _EvaluatorPages:
 def _verdict_fields(verdict: Mapping[str, Any] | None) -> Row:
     """Return the parts of a verdict that a row shows."""
     found = verdict or {}
-    figures = found.get("ruler") or {}
+    ledger = Ledger.from_json(found.get("ledger"))
     return {
         "title": found.get("title", ""), "sentence": found.get("sentence", ""), "meaning": found.get("meaning", ""),
-        "facts": list(found.get("facts", ())), "learned": found.get("learned"),
-        "error": {name: figures.get(key) for name, key in (("value", "error"), ("low", "low"), ("high", "high"))},
+        "learned": found.get("learned"), "ledger": ledger.to_json(),
+        "error": ledger["error"].estimate.to_json() if "error" in ledger else Estimate().to_json(),
     }  # fmt: skip
 
 
@@ -164,9 +165,11 @@ def _of_verdicts(first: Row, second: Row) -> Row:
         note = f"Measured when each was fitted, on different ratings ({' and '.join(counts)}); fit again to compare " \
                "both on the same."  # fmt: skip
     rows = [{"figure": "Typical error in points, for a new annotator", "values": [first["error"], second["error"]]}]
-    for place, fact in enumerate(first["facts"]):
-        other = second["facts"][place] if place < len(second["facts"]) else {"value": "unknown"}
-        rows.append({"figure": fact["meaning"], "values": [fact["value"], other["value"]]})
+    ledgers = [Ledger.from_json(row["ledger"]) for row in (first, second)]
+    for name in ("r", "within_one", "band", "decided", "bad_found"):
+        if name in ledgers[0]:
+            label = DEFINITIONS[name].label
+            rows.append({"figure": label[:1].upper() + label[1:], "values": [each.text(name) for each in ledgers]})
     return {"note": note, "rows": rows}
 
 

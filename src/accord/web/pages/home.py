@@ -18,7 +18,7 @@ from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
 from accord.project import comparable_labels, other_question, wordings_text
 from accord.report import verdict_view
-from accord.results import agreement_word, agreement_words, number
+from accord.results import Ledger, agreement_word, agreement_words, number
 from accord.store import LabelCounts
 from accord.studies import (
     Adjudication,
@@ -182,9 +182,11 @@ class _HomePages:
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
-        figures = (evaluator["verdict"] or {}).get("ruler")
+        ledger = Ledger.from_json((evaluator["verdict"] or {}).get("ledger"))
         folder, question = self.context.project.config.folder.absolute().name, self.context.project.question.shown
-        return f"{question}: typical error {figures['error']:.2f} · {folder}" if figures else f"Home · {folder}"
+        return (
+            f"{question}: typical error {ledger['error'].short} · {folder}" if "error" in ledger else f"Home · {folder}"
+        )
 
     def _scores(self) -> tuple[dict[str, Any] | None, Markup | None]:
         """Return the first sentence of the board and the means of its groups, drawn; `None` without scores.
