@@ -2,9 +2,9 @@ from .agreement_card import AgreementCard as AgreementCard, labels_digest as lab
 from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs
-from .figures import Evidence as Evidence, figures_of as figures_of, rests_on as rests_on
+from .figures import Evidence as Evidence, Figures as Figures, figures_of as figures_of, rests_on as rests_on
 from .held_out_uses import BadFound as BadFound, HeldOutTexts as HeldOutTexts, VersionGap as VersionGap
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import AGREE as AGREE, LEFT as LEFT, left_for_people as left_for_people, Selection as Selection
 from .verdict import Verdict as Verdict, verdict_of as verdict_of
-from .verdict_words import STEPS as STEPS, uses_table as uses_table
+from .verdict_words import error_table as error_table, STEPS as STEPS, uses_table as uses_table

@@ -87,9 +87,13 @@ class CardAgreement(FrozenModel):
     labels: int
     statistic: str = Field(default="r", description="Statistic of `pooled`: r, or that of a table, such as κ.")
     error: Interval = Field(default=Interval(), description="RMSE of the score for a new annotator.")
-    within_one: Interval = Field(default=Interval(), description="Share of ratings within one point of the score.")
+    within_one: Interval = Field(
+        default=Interval(), description="Share of scores, rounded to an answer, at most one step from a rating."
+    )
     pooled: Interval = Field(description="Correlation with all ratings, of the prediction for their own annotators.")
-    within_annotators: Interval = Interval()
+    within_annotators: Interval = Field(
+        default=Interval(), description="Correlation within annotators, of the score for a new annotator."
+    )
     within_systems: Interval = Interval()
     people: Interval = Field(default=Interval(), description="RMSE of other people's mean rating.")
     people_within: Interval = Field(default=Interval(), description="Correlation of other people within annotators.")

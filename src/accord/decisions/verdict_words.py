@@ -82,6 +82,34 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
     return uses
 
 
+def error_table(known: Figures, evaluator: str) -> Table:
+    """Return the errors and correlations of an evaluator, another person, the baselines and a constant guess.
+
+    Args:
+        known: Figures of the evaluator.
+        evaluator: Name of its row.
+    """
+    names = (
+        (evaluator, "error", "r", "within_one"), ("another person", "people_error", "people_r", "within_one_people"),
+        ("judge alone", "judge_error", "", ""), ("best single feature", "column_error", "", ""),
+        ("constant guess", "constant_error", "", "within_one_constant"),
+    )  # fmt: skip
+    rows = [
+        [name, *(known.ledger.get(key, "–") for key in keys), f"{known.ledger[keys[0]].n or 0:,}"]
+        for name, *keys in names
+        if keys[0] in known.ledger
+    ]
+    r = "r within annotators" if known.is_within else "r"
+    return Table(["predicted by", "typical error", r, _near_words(known), "ratings"], rows, own=frozenset({0}))
+
+
+def _near_words(known: Figures) -> str:
+    """Return the heading of the share of scores near a rating, by the step of the scale."""
+    if known.step is None:
+        return "on the side of the rating"
+    return "within one point" if known.step == 1 else f"within {known.step:.3g} points"
+
+
 def uses_table(uses: Sequence[Mapping[str, Any]]) -> Table:
     """Return the uses of a verdict as JSON as a table."""
     rows = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
+from accord.decisions import AGREE, AgreementCard, Figures, Verdict, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
@@ -204,20 +204,24 @@ def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Projec
 def _agreement(found: Compared, rubric: Rubric) -> Row:
     comparison, figures = found.comparison, found.verdict.figures
     row, question = comparison.results[0], comparison.question
-    people = comparison.people
     return dict(
         question=question.id,
         name=(rubric.get(question.id) or question).shown,
         labels=row.n,
-        error=row.estimates[NEW].to_json(),
-        within_one=row.estimates["within_one"].to_json(),
+        error=_figure(figures, "error"),
+        within_one=_figure(figures, "within_one"),
         pooled=row.estimates["pearson"].to_json(),
-        within_annotators=_within(row.within.get("annotators")),
+        within_annotators=_figure(figures, "r") if figures.is_within else {},
         within_systems=_within(row.within.get("systems")),
-        people={} if people is None else people.estimates["rmse"].to_json(),
-        people_within=figures.people_r.to_json(),
-        alpha=figures.alpha.to_json(),
+        people=_figure(figures, "people_error"),
+        people_within=_figure(figures, "people_r"),
+        alpha=_figure(figures, "alpha"),
     )
+
+
+def _figure(figures: Figures, name: str) -> Row:
+    """Return the value and the interval of a figure of the verdict's ledger; empty without it."""
+    return figures.ledger[name].estimate.to_json() if name in figures.ledger else {}
 
 
 def _within(found: Any) -> Row:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot, legend
 from accord.edges import page_text, redact
-from accord.results import Histogram, Points, number, percent
+from accord.results import Charts, Figure, Histogram, Points, Section, figure_html, number, percent, section_html
 
 TERMS = {
     "evaluator": "What Accord learned from the ratings: it scores conversations as people would.",
@@ -68,13 +68,31 @@ def render_page(name: str, values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(term=term, terms=TERMS)
-    environment.filters.update(number=number, percent=percent, chart=draw_chart, legend=legend)
+    environment.globals.update(term=term, terms=TERMS, show=show_section, figure=show_figure)
+    environment.filters.update(number=number, percent=percent, legend=legend)
     return redact(environment.get_template(name).render(style=STYLE, **values))
 
 
-def draw_chart(chart: Points | Histogram) -> Markup:
-    """Return the SVG of a chart block."""
+def show_section(section: Section) -> Markup:
+    """Return a section of a document as HTML with drawn charts."""
+    return Markup(section_html(section, draw_charts))
+
+
+def show_figure(figure: Figure) -> Markup:
+    """Return a figure as HTML: its text, with its full value, definition and set."""
+    return Markup(figure_html(figure))
+
+
+def draw_charts(part: Charts) -> Markup:
+    """Return the charts of a section in one row, with their captions and the legend."""
+    figures = Markup("").join(
+        Markup('<figure tabindex="0"><figcaption>{}</figcaption>{}</figure>').format(chart.caption, _drawn(chart))
+        for chart in part.charts
+    )
+    return Markup('{}<div class="charts">{}</div>').format(legend(part.legend) if part.legend else "", figures)
+
+
+def _drawn(chart: Points | Histogram) -> Markup:
     if isinstance(chart, Points):
         rows = [
             ChartRow(point.name, point.figure, "flagged" if point.is_flagged else "people") for point in chart.points

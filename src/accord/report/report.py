@@ -14,14 +14,27 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
-from accord.decisions import STEPS
+from accord.decisions import STEPS, error_table
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.report.verdict_view import Pages, next_steps, verdict_view
-from accord.results import agreement_words, counts
+from accord.results import (
+    Charts,
+    Figure,
+    Fold,
+    Point,
+    Points,
+    Section,
+    Table,
+    Text,
+    agreement_words,
+    counted,
+    counts,
+    p_text,
+)
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
@@ -35,8 +48,8 @@ EXCERPT_TURNS, EXCERPT = 4, 700
 Values = dict[str, Any]
 """Values of the template, or of one of its sections, by name."""
 COLUMNS = {
-    NEW: ("new annotator", "RMSE, new annotator"), "rmse": ("RMSE", "RMSE"), "pearson": ("r", "r"),
-    "within_one": ("within 1", "within 1"), "spearman": ("ρ", "ρ"), "kendall": ("τ", "τ"),
+    "rmse": ("RMSE", "error for known annotators"), "pearson": ("r", "r, pooled"), "spearman": ("ρ", "ρ"),
+    "kendall": ("τ", "τ"),
     "weighted_kappa": ("κ", "κ"), "log_loss": ("log loss", "log loss"),
 }  # fmt: skip
 """Term and title of each column of the comparison."""
@@ -168,12 +181,8 @@ def content(
         unscored=_unscored(found, tried.evidence, rubric),
         audit=audit,
         scores=_scores(scores),
-        columns=[
-            (name, *titles, name in DETAILS)
-            for name, titles in COLUMNS.items()
-            if name != NEW or found.results[0].values.get(NEW) is not None
-        ],
-        new=NEW,
+        columns=[(name, *titles, name in DETAILS) for name, titles in COLUMNS.items()],
+        agreement=_agreement(tried),
     )
 
 
@@ -204,6 +213,15 @@ def _data(tried: Compared, rubric: Rubric | None) -> Values:
 def shown_name(system: str, place: int) -> str:
     """Return the name of a row: the first is the evaluator, the others are baselines or other evaluators."""
     return f"evaluator {system}" if place == 0 and system not in SYSTEMS else SYSTEMS.get(system, system)
+
+
+def _agreement(tried: Compared) -> Section:
+    """Return the errors of the evaluator, another person and the baselines, from the ledger of the verdict."""
+    figures = tried.verdict.figures
+    lead = f"Each score is for a conversation that the evaluator did not learn from: {figures.about}."
+    if "alpha" in figures.ledger:
+        lead += f" Agreement of people: {figures.ledger['alpha'].sentence()}."
+    return Section("", lead, [error_table(figures, shown_name(tried.comparison.systems[0].name, 0))])
 
 
 def _error_chart(tried: Compared) -> Markup:
@@ -411,20 +429,41 @@ def reliability_curve(diagram: Diagram) -> Markup:
     return line_chart(lines, Axis("predicted", 0, 1), Axis("observed", 0, 1), title, size=(150, 150))
 
 
-def group_errors(insights: Insights) -> Values | None:
-    """Return the errors of all groups, the names of groups that differ, and the number of groups not in the chart."""
+def group_errors(insights: Insights) -> Section:
+    """Return the bias of each group: a chart of the most biased, what to do, and the figures of all groups."""
     if not insights.groups:
-        return None
-    shown = insights.groups[:GROUPS_SHOWN]
+        few = (
+            "Fewer than two assistant versions, annotators, wordings or judge versions have ten ratings each, so there "
+        )
+        return Section("", f"{few}are no groups to compare.")
+    named = [(f"{each.by}: {each.name}", each) for each in insights.groups]
+    biases = {
+        name: Figure.of("bias", each.bias, each.n, f"{counted(each.n, 'held-out rating')} of {name}", part=name)
+        for name, each in named
+    }
     points = [
-        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < SIGNIFICANT else "people")
-        for g in sorted(shown, key=lambda group: (group.by, group.name))
-        if g.bias.value is not None and g.bias.low is not None
+        Point(name, each.bias, each.p_holm < SIGNIFICANT)
+        for name, each in sorted(named[:GROUPS_SHOWN])
+        if each.bias.value is not None and each.bias.low is not None
     ]
-    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < SIGNIFICANT]
-    chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
-    left_out = len(insights.groups) - len(shown)
-    return {"chart": chart, "rows": insights.groups, "flagged": flagged, "left_out": left_out}
+    flagged = [f"{name} ({biases[name].short})" for name, each in named if each.p_holm < SIGNIFICANT]
+    left_out = len(named) - GROUPS_SHOWN
+    lead = (
+        "Mean of score minus rating in each group, with 95% intervals over conversations; a group in red differs from "
+    )
+    lead += f"all others (p < {SIGNIFICANT}, corrected).{f' The table has {left_out} more.' if left_out > 0 else ''}"
+    step = (
+        f"Next step: the errors of these groups differ from the others: {', '.join(flagged)}. Do not compare them by "
+        "score alone; add labels or evidence for them."
+        if flagged
+        else "Next step: no group differs significantly from the others; groups with wide intervals need more labels."
+    )
+    rows: list[list[str | Estimate | Figure]] = [
+        [name, f"{each.n:,}", biases[name], each.rmse, each.pearson, p_text(each.p_holm)] for name, each in named
+    ]
+    table = Table(["group", "ratings", "bias", "error", "r", "test against the others"], rows)
+    charts = [Charts([Points("Errors by group", "score minus rating", points)])] if points else []
+    return Section("", lead, [*charts, Text(step, "soft"), Fold("Figures of each group", [table])])
 
 
 def question_importance(insights: Insights, rubric: Rubric) -> Values | None:

@@ -11,7 +11,7 @@ from html import escape
 from textwrap import wrap
 
 from accord.edges import LONGEST_NAME, one_line, page_text
-from accord.results.documents import Document, Fold, Histogram, Part, Points, Section, Table, Text
+from accord.results.documents import Charts, Document, Fold, Part, Points, Section, Table, Text
 from accord.results.figures import Figure
 from accord.values import Estimate
 
@@ -140,8 +140,8 @@ def plain_markdown(text: str) -> str:
 
 # --- HTML -----------------------------------------------------------------------------------------------------------
 
-Draw = Callable[[Points | Histogram], str]
-"""Function that returns the picture of a chart as HTML."""
+Draw = Callable[[Charts], str]
+"""Function that returns the pictures of a row of charts as HTML."""
 _TAGS = {"plain": "p", "soft": "p", "heading": "h3", "quote": "blockquote"}
 
 
@@ -178,17 +178,13 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
         inner = "\n".join(part_html(each, draw) for each in part.parts)
         is_open = " open" if part.is_open else ""
         return f"<details{is_open}><summary>{_text_html(part.summary)}{note}</summary>\n{inner}\n</details>"
-    if draw is None:
-        rows_of = [
-            (chart.axis, [[_text_html(point.name), cell_html(point.figure)] for point in chart.points])
-            for chart in part.charts if isinstance(chart, Points)
-        ]  # fmt: skip
-        return "\n".join(_table_html([axis, ""], rows) for axis, rows in rows_of)
-    pictures = "".join(
-        f'<figure tabindex="0"><figcaption>{_text_html(chart.caption)}</figcaption>{draw(chart)}</figure>'
-        for chart in part.charts
-    )
-    return f'<div class="charts">{pictures}</div>'
+    if draw is not None:
+        return draw(part)
+    rows_of = [
+        (chart.axis, [[_text_html(point.name), cell_html(point.figure)] for point in chart.points])
+        for chart in part.charts if isinstance(chart, Points)
+    ]  # fmt: skip
+    return "\n".join(_table_html([axis, ""], rows) for axis, rows in rows_of)
 
 
 def cell_html(cell: Cell, digits: int = 2) -> str:
