@@ -99,6 +99,7 @@ class Figures:
         judge: State of the judge's answers.
         repeats: The figures of each repetition of the cross-validation; empty for a single one.
         annotators: Number of people who gave the ratings.
+        evaluator: Name of the evaluator.
         intervals: Estimates with their intervals by name of the figure (`accord.results.DEFINITIONS`).
         found: Low-rated texts among the lowest scores; None with too few texts.
         versions: Difference of two assistant versions by scores and by people; None with fewer than two.
@@ -130,6 +131,7 @@ class Figures:
     judge: Evidence = "none"
     repeats: Sequence[Figures] = ()
     annotators: int | None = None
+    evaluator: str = ""
     intervals: Mapping[str, Estimate] = field(default_factory=dict)
     found: BadFound | None = None
     versions: VersionGap | None = None
@@ -169,11 +171,11 @@ class Figures:
             ("coverage", self._interval("coverage").value, about, n),
         ]  # fmt: skip
         figures = [
-            Figure.of(name, replace(self._interval(name), value=value), count, set_of, source=FIGURES)
+            Figure.measured(name, replace(self._interval(name), value=value), count, set_of, source=FIGURES)
             for name, value, set_of, count in values
             if value is not None
         ]
-        return Ledger([*figures, *self._of_uses()])
+        return Ledger(replace(each, of=self.evaluator) for each in (*figures, *self._of_uses()))
 
     def _interval(self, name: str) -> Estimate:
         own = {"r": self.r, "people_r": self.people_r, "alpha": self.alpha}
@@ -184,17 +186,17 @@ class Figures:
         many = PLURALS[self.unit]
         if (found := self.found) is not None:
             about = f"the {found.read:,} lowest of {found.texts:,} held-out scores"
-            yield Figure.of("bad_found", found.found, found.read, about, "scores", source=USES)
+            yield Figure.measured("bad_found", found.found, found.read, about, "scores", source=USES)
             yield Figure("bad_found_by_chance", found.chance, n=found.read, about=about, source=USES)
         if (gap := self.versions) is not None:
             part = f"{gap.first} − {gap.second}"
             about = f"{sum(gap.people.sizes):,} rated {many}, {gap.people.sizes[0]:,} and {gap.people.sizes[1]:,}"
             n = sum(gap.people.sizes)
-            yield Figure.of("people_difference", gap.people.gap, n, about, "people", part=part, source=USES)
-            yield Figure.of(
+            yield Figure.measured("people_difference", gap.people.gap, n, about, "people", part=part, source=USES)
+            yield Figure.measured(
                 "score_difference", gap.scores.gap, n, f"{about}, held out", "scores", part=part, source=USES
             )
-            yield Figure.of("difference_gap", gap.gap.gap, n, f"{about}, held out", part=part, source=USES)
+            yield Figure.measured("difference_gap", gap.gap.gap, n, f"{about}, held out", part=part, source=USES)
         if self.decided is not None and self.units is not None:
             sure = max(round(self.decided * self.units), int(self.decided > 0))
             yield Figure(
@@ -250,6 +252,7 @@ def figures_of(
         error=row[NEW].value,
         intervals=intervals,
         annotators=len(set(rated.annotator)),
+        evaluator=first,
         found=texts.bad_found(),
         versions=texts.version_gap(),
         alpha=_people_alpha(rated),

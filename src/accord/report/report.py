@@ -169,7 +169,7 @@ def content(
         names=SYSTEMS,
         habits=_habits(found),
         reliability=reliability(insights),
-        groups=group_errors(insights),
+        groups=group_errors(insights, found.systems[0].name, _present(found.question, rubric).wording),
         importance=question_importance(insights, rubric),
         curve=learning_curve(insights),
         adaptive=adaptive_curve(insights),
@@ -429,16 +429,30 @@ def reliability_curve(diagram: Diagram) -> Markup:
     return line_chart(lines, Axis("predicted", 0, 1), Axis("observed", 0, 1), title, size=(150, 150))
 
 
-def group_errors(insights: Insights) -> Section:
-    """Return the bias of each group: a chart of the most biased, what to do, and the figures of all groups."""
+def group_errors(insights: Insights, evaluator: str = "", wording: str = "") -> Section:
+    """Return the bias of each group: a chart of the most biased, what to do, and the figures of all groups.
+
+    Args:
+        insights: Groups with their errors.
+        evaluator: Name of the evaluator.
+        wording: Present wording of the question, whose group has a name instead of a digest.
+    """
     if not insights.groups:
         few = (
             "Fewer than two assistant versions, annotators, wordings or judge versions have ten ratings each, so there "
         )
         return Section("", f"{few}are no groups to compare.")
-    named = [(f"{each.by}: {each.name}", each) for each in insights.groups]
+    earlier = sorted(each.name for each in insights.groups if each.by == "wording" and each.name != wording)
+    names = {wording: "present", **{name: f"earlier {place}" for place, name in enumerate(earlier, 1)}}
+    if len(earlier) == 1:
+        names[earlier[0]] = "earlier"
+    named = [
+        (f"{each.by}: {names[each.name] if each.by == 'wording' else each.name}", each) for each in insights.groups
+    ]
     biases = {
-        name: Figure.of("bias", each.bias, each.n, f"{counted(each.n, 'held-out rating')} of {name}", part=name)
+        name: Figure.measured(
+            "bias", each.bias, each.n, f"{counted(each.n, 'held-out rating')} of {name}", part=name, of=evaluator
+        )
         for name, each in named
     }
     points = [

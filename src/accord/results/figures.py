@@ -129,6 +129,7 @@ class Figure:
         over: Units over which the interval is drawn.
         part: Part of the project, such as a version or an annotator, if there is a figure for each.
         source: Function that computes it.
+        of: Evaluator whose scores the figure is about; empty for figures of the project.
 
     >>> gap = Figure("score_difference", 0.6612, 0.141, 1.188, 18, "18 new conversations", "scores", "conversations")
     >>> gap.text(), gap.sentence()
@@ -147,13 +148,15 @@ class Figure:
     over: Over = ""
     part: str = ""
     source: str = ""
+    of: str = ""
 
     @classmethod
-    def of(cls, name: str, found: Estimate, n: int | None = None, about: str = "", by: By = "",
-           over: Over = "conversations", part: str = "", source: str = "") -> Self:  # fmt: skip
+    def measured(cls, name: str, found: Estimate, n: int | None = None, about: str = "", by: By = "",
+           over: Over = "conversations", part: str = "", source: str = "", of: str = "") -> Self:  # fmt: skip
         """Return the figure of an estimate."""
         has_interval = found.low is not None and found.high is not None
-        return cls(name, found.value, found.low, found.high, n, about, by, over if has_interval else "", part, source)
+        return cls(name, found.value, found.low, found.high, n, about, by, over if has_interval else "", part, source,
+                   of)  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -199,7 +202,7 @@ class Figure:
         return {
             "figure": self.key, "label": known.label, "value": self.value, "low": self.low, "high": self.high,
             "n": self.n, "unit": known.unit, "about": self.about, "by": self.by, "interval_over": self.over,
-            "text": self.text(), "definition": known.meaning, "source": self.source,
+            "text": self.text(), "definition": known.meaning, "source": self.source, "of": self.of,
         }  # fmt: skip
 
     @classmethod
@@ -217,7 +220,7 @@ class Figure:
             raise ValueError(f"{name}: value and interval are numbers")
         n, by, over = row.get("n"), row.get("by", ""), row.get("interval_over", "")
         return cls(name, value, low, high, n if isinstance(n, int) else None, str(row.get("about", "")), by, over, part,
-                   str(row.get("source", "")))  # fmt: skip
+                   str(row.get("source", "")), str(row.get("of", "")))  # fmt: skip
 
 
 def written(value: float, form: Form) -> str:

@@ -198,9 +198,10 @@ def figure_html(figure: Figure) -> str:
     """Return a figure as a `data` element: its text, with the key, the full value, the definition and the set."""
     value = "" if figure.value is None else f"{figure.value:.6g}"
     about = ". ".join(filter(None, [figure.definition.meaning, figure.about]))
+    marks = {"figure": figure.key, "about": figure.about, "of": figure.of}
+    named = " ".join(f'data-{name}="{_text_html(text)}"' for name, text in marks.items())
     return (
-        f'<data class="figure" value="{value}" data-figure="{_text_html(figure.key)}" '
-        f'data-about="{_text_html(figure.about)}" title="{_text_html(about)}">{_text_html(figure.text())}</data>'
+        f'<data class="figure" value="{value}" {named} title="{_text_html(about)}">{_text_html(figure.text())}</data>'
     )
 
 
