@@ -173,8 +173,8 @@ def test_uses_state_what_was_measured_for_each_and_the_missing_rule() -> None:
     assert found.uses[0].rule == "error below that of a constant guess: p = 0.001"
     assert found.uses[1].rule == "7 of 7 rules met"
     assert found.uses[2].rule == (
-        "missing: the error must be at most 0.83, 10% above that of other people; bands span 60% of the scale (at most "
-        "50%); no conversation is sure enough to call good or bad (90% agreement with people)"
+        "missing: error near that of other people 0.90 (at most 0.83) · mean width of the bands 60% (at most 50% of the "
+        "scale) · some conversations can be called good or bad 0% (above 0%)"
     )
     none = verdict_of(replace(GOOD, tests={"constant": TIED}, decided=0.0)).uses
     assert not any(use.is_allowed for use in none) and all(use.rule.startswith("missing: ") for use in none)

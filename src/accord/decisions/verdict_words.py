@@ -77,7 +77,7 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
                 f"{rules[0].name}: {rules[0].value}" if len(rules) == 1 else f"{len(rules)} of {len(rules)} rules met"
             )
         else:
-            rule = f"missing: {'; '.join(each.failure for each in missed)}"
+            rule = f"missing: {' · '.join(f'{each.name} {each.value} ({each.limit})' for each in missed)}"
         uses.append(Use(text, place >= needed, shown, rule))
     return uses
 
