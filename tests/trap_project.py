@@ -152,8 +152,10 @@ def figures_on(name: str, content: str | dict[str, Any]) -> Iterator[Shown]:
     """Yield the figures that a surface shows, from JSON or from the `data` elements of a page."""
     if isinstance(content, str):
         for value, figure, about, of, text in _DATA.findall(content):
-            names = (html.unescape(each) for each in (figure, about, of))
-            yield Shown(name, *names, float(value) if value else None, html.unescape(text))
+            number = float(value) if value else None
+            yield Shown(
+                name, html.unescape(figure), html.unescape(about), html.unescape(of), number, html.unescape(text)
+            )
         return
     todo: list[Any] = [content]
     while todo:
