@@ -7,8 +7,9 @@ said     quantities as a reader finds them in texts and pages: the numbers that 
 lines    code lines of the packages that show figures, without comments and docstrings
 
 The project is `tests/trap_project.py`: two wordings, ratings given again in a study, a refit, repeated
-cross-validations, new conversations, some of them unlike the training data. The surfaces are commands, their JSON, pages, the report, the
-card, and the Markdown of the gate. A baseline has no figures as data, so its parts are `said` and `lines`.
+cross-validations, new conversations, some of them unlike the training data. The surfaces are commands, their JSON,
+pages, the report, the card, and the Markdown of the gate. A baseline has no figures as data, so its parts are `said`
+and `lines`.
 """
 
 from __future__ import annotations

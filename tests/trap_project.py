@@ -28,7 +28,7 @@ from accord.values import dump_rubric, load_rubric
 
 LEARNED, STUDIED, NEW = 126, 4, 13
 """Numbers of sample conversations that are learned from, rated in the study alone, and new."""
-UNLIKE = [
+UNLIKE: list[dict[str, Any]] = [
     {"id": "odd-1", "messages": [{"role": "user", "content": "أريد إعادة الجهاز"}, {"role": "assistant", "content": "نعم، يمكنك ذلك."}]},
     *({"id": f"odd-{n}", "messages": [{"role": role, "content": text} for _ in range(60 + n)
                                       for role, text in (("user", "again?"), ("assistant", "sorry sorry sorry " * 30))]}
