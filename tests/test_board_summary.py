@@ -339,6 +339,19 @@ def test_the_difference_is_that_of_the_means_beside_it_and_every_text_has_its_nu
         assert number in found.summary and (number in found.headline or not difference.sign)
 
 
+def test_every_number_of_a_headline_on_three_groups_is_in_the_ledger(tmp_path: Path) -> None:
+    others = [{**each, "evaluator": "other@9", "value": 2.0 + n % 3} for n, each in enumerate(levels(2.0, 2.6, 3.2))]
+    with board(tmp_path, [*levels(2.0, 2.6, 3.2), *others]) as opened:
+        found = figures(opened, "evaluator=e%401")[1]
+        sizes = {each.short.lstrip("+−") for each in found.ledger().values() if each.name == "score_difference"}
+        assert set(re.findall(r"\d\.\d\d", found.headline)) <= sizes and len(found.differences) == len(found.among) == 3
+        assert found.stated_figure is None
+        stated = figures(opened, "evaluator=e%401&against=other%409")[1].stated_figure
+        assert (
+            stated is not None and stated.name == "evaluator_difference" and stated.about.endswith("that both scored")
+        )
+
+
 def test_conversations_unlike_the_training_data_are_counted_where_versions_are_compared(tmp_path: Path) -> None:
     said = "5 of 29 conversations are unlike the training data, so their scores may be wrong."
     with board(tmp_path, [*traps(), row("old", 2.0, in_training=True)]) as opened:

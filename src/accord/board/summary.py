@@ -46,7 +46,7 @@ class BoardFigures:
         pulls: Evidence with the largest effect on scores.
         rises: Slopes of the main question on others.
         drift: Change of all scores of the evaluator over time, attributed to the assistant or the judge.
-        figures: Means, the stated difference, and the numbers of new and unusual texts.
+        figures: Means, differences, and the numbers of new and unusual texts.
         changes: Alarms, drift and the change in the last period in words.
         unlike: Sentence on new texts that are unlike the training data; empty without any.
         kind: Kind of the texts: new, rated, or empty.
@@ -90,7 +90,7 @@ class BoardFigures:
 
     def ledger(self) -> Ledger:
         """Return the figures by key; those of groups have the name of the group as a part."""
-        return Ledger(self.figures)
+        return Ledger({each.key: each for each in self.figures}.values())  # names of two pairs may read alike
 
     @property
     def mean_name(self) -> str:
@@ -98,17 +98,21 @@ class BoardFigures:
         return "mean_rating" if self.kind == "rated" else "mean_score"
 
     @property
-    def shown_difference(self) -> Figure | None:
-        """Figure of the stated difference of two groups or evaluators; None without one."""
-        return next((each for each in self.figures if each.name in DIFFERENCES), None)
+    def differences(self) -> list[Figure]:
+        """Figures of the difference of two groups or evaluators, or of all pairs of the largest groups."""
+        return [each for each in self.figures if each.name in DIFFERENCES]
+
+    @property
+    def stated_figure(self) -> Figure | None:
+        """Figure of the difference that the first sentence states; None among three or more groups."""
+        return next(iter(self.differences), None) if self.evaluators or not self.among else None
 
     def section(self) -> Section:
-        """Return the headline with the mean of each group, the difference, and the number of unusual texts."""
+        """Return the headline with the mean of each group, differences, and the number of unusual texts."""
         means = [each for each in self.figures if each.name == self.mean_name]
         groups = [each for each in means if each.part] or means
         rows: list[list[str | Figure]] = [[each.part or "all", f"{each.n or 0:,}", each] for each in groups]
-        if (difference := self.shown_difference) is not None:
-            rows.append([difference.part, f"{difference.n or 0:,}", difference])
+        rows += [[each.part, f"{each.n or 0:,}", each] for each in self.differences]
         label = means[0].definition.label if means else ""
         parts: list[Part] = [Table([dimension_in_words(self.table.by), self.noun, label], rows)] if means else []
         parts += [Text(self.unlike)] if self.unlike else []
@@ -121,11 +125,11 @@ class BoardFigures:
 
 
 DIFFERENCES = ("score_difference", "people_difference", "evaluator_difference")
-"""Names of the figures of the stated difference."""
+"""Names of the figures of differences."""
 
 
 def figures_of(scores: SelectedScores, found: BoardFigures) -> tuple[Figure, ...]:
-    """Return the figures of a selection: numbers of new texts, the mean of all and of each group, the difference."""
+    """Return the figures of a selection: numbers of new texts, means of all and of each group, differences."""
     is_given = scores.selection.answers == "given"
     by: By = "people" if is_given else "scores"
     name = "mean_rating" if is_given else "mean_score"
@@ -147,20 +151,22 @@ def figures_of(scores: SelectedScores, found: BoardFigures) -> tuple[Figure, ...
                   source=SOURCE)
         for group, (n, mean) in groups.items()
     ]  # fmt: skip
-    if difference is None or difference.difference.value is None or (scores.is_self_made and not found.evaluators):
-        return tuple(figures)
-    first, second = (scores.choices.names.get(each, each) or UNKNOWN for each in (difference.first, difference.second))
-    if difference.by == "evaluator":
-        name, n, about = (
-            "evaluator_difference",
-            difference.shared,
-            f"{scores.about(difference.shared)} that both scored",
-        )
-    else:
-        name, n = "people_difference" if is_given else "score_difference", sum(difference.texts)
-        about = f"{scores.about(n)}, {difference.texts[0]:,} and {difference.texts[1]:,}"
-    figures.append(Figure.of(name, difference.difference, n, about, by, part=f"{first} − {second}", source=SOURCE))
+    if found.evaluators:
+        figures.append(_difference_figure(scores, found.evaluators))
+    elif not scores.is_self_made:
+        compared = found.among or filter(None, [found.difference])
+        figures += [_difference_figure(scores, each) for each in compared if each.difference.value is not None]
     return tuple(figures)
+
+
+def _difference_figure(scores: SelectedScores, found: MeanDifference) -> Figure:
+    first, second = (scores.choices.names.get(each, each) or UNKNOWN for each in (found.first, found.second))
+    name, n = "people_difference" if found.values == "people" else "score_difference", sum(found.texts)
+    about = f"{scores.about(n)}, {found.texts[0]:,} and {found.texts[1]:,}"
+    if found.by == "evaluator":
+        name, n, about = "evaluator_difference", found.shared, f"{scores.about(found.shared)} that both scored"
+    part = f"{first} − {second}"
+    return Figure.of(name, found.difference, n, about, found.values, part=part, source=SOURCE)
 
 
 LONG_HEADLINE = 80

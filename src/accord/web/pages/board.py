@@ -116,7 +116,7 @@ class _BoardPages:
             quiet=texts.quiet_notes, by_options=BY_OPTIONS, shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
-            difference=figures.shown_difference, mean=figures.ledger().get(figures.mean_name),
+            difference=figures.stated_figure, mean=figures.ledger().get(figures.mean_name),
             means={each.part: each for each in figures.figures if each.name == figures.mean_name and each.part},
             given=None if figures.given is None else figures.ledger().get("mean_rating"),
             change=_last_change(texts, figures), comparisons=_comparisons(texts, figures, links),

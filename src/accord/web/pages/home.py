@@ -219,7 +219,7 @@ class _HomePages:
         }  # fmt: skip
         title = f"Mean {what} on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
         ranges = range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
-        return summary, ranges, figures.shown_difference
+        return summary, ranges, figures.stated_figure
 
 
 def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
