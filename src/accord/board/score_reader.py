@@ -78,7 +78,7 @@ class SelectedScores:
     Attributes:
         selection: Filters, with the chosen question and evaluator.
         rows: One row per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
-            `cluster`, `day`, the dimensions, `input` (that of the first text of the conversation), `unit` (the input,
+            `cluster`, `day`, the dimensions, `input` (of the first text of the conversation), `unit` (the input,
             or the cluster without one), `unscored`, `in_training`, `is_unlike` (the score has a warning that the
             conversation is unlike the training data), and `spread`, the standard deviation of a new
             annotator's predicted answer; in the view of each annotator also `probabilities`.
@@ -504,7 +504,7 @@ def _hashed_input() -> pl.Expr:
 
 
 def _new_and_unlike(rows: pl.DataFrame) -> tuple[int, int]:
-    """Return the numbers of scored texts that the evaluator did not learn from, and of those unlike what it learned."""
+    """Return the number of new scored texts, and the number of these that are unlike the training data."""
     new = rows.filter(rows["value"].is_not_null() & ~rows["in_training"])
     unlike = new.filter(new["is_unlike"])
     if rows["annotator"].n_unique() < 2:
@@ -513,7 +513,7 @@ def _new_and_unlike(rows: pl.DataFrame) -> tuple[int, int]:
 
 
 def _with_first_inputs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Replace the input of each reply by that of the first scored reply of its conversation.
+    """Replace the input of each reply by the input of the first scored reply of its conversation.
 
     Replies of one conversation depend on each other, so they are one unit of an interval.
     """

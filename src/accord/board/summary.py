@@ -89,8 +89,8 @@ class BoardFigures:
         return _pairs_in_words(self.among)
 
     def ledger(self) -> Ledger:
-        """Return the figures by key; those of groups have the name of the group as a part."""
-        return Ledger({each.key: each for each in self.figures}.values())  # names of two pairs may read alike
+        """Return the figures by key; figures of a group have its name as their part."""
+        return Ledger({each.key: each for each in self.figures}.values())  # two pairs may have one name
 
     @property
     def mean_name(self) -> str:
@@ -328,7 +328,7 @@ def _mean_in_words(scores: SelectedScores, figures: BoardFigures) -> str:
 
 
 def overview_of(scores: SelectedScores, texts: int, density: Density, time: TimeSeries) -> str:
-    """Return the number of texts, their mean and that of the last period in one sentence."""
+    """Return the number of texts, their mean and the mean of the last period in one sentence."""
     if density.mean.value is None:
         return f"{scores.count(texts)}."
     last = time.moments[-1] if len(time.moments) > 1 else None

@@ -159,7 +159,7 @@ def _of_verdict(evaluator: Values, steps: Sequence[Step], new_scores: int | None
 def main_button(verdict: Values, new_scores: int | None) -> tuple[str, str]:
     """Return the page that a verdict permits, with the text of its button.
 
-    Without scores of new conversations, there are no versions to compare and no conversations to read.
+    Versions are compared, and the worst conversations read, by scores of new conversations.
     """
     state = verdict.get("state")
     if state in ("systems", "single", "triage") and not new_scores:

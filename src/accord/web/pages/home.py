@@ -191,7 +191,7 @@ class _HomePages:
     def _scores(self) -> tuple[dict[str, Any] | None, Markup | None, Figure | None]:
         """Return headline and figures of the board, its groups drawn, and its difference; `None` without scores.
 
-        Where the evaluator learned from all scored conversations, the means are those of people's ratings.
+        If the evaluator learned from all scored conversations, the means are of people's ratings.
         """
         try:
             found = self.context.board.figures(BoardFilters())
