@@ -148,11 +148,11 @@ def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path
 def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
         gap = figures(opened, "first=b&second=a")[1].difference
-        assert gap.paired and gap.shared == 100 and gap.texts == (100, 100)
+        assert gap.paired and gap.shared == 100 and gap.texts == (200, 200)
         assert gap.difference.low < 0.5 < gap.difference.high and gap.p < 1e-6
-        assert gap.difference.high - gap.difference.low < 0.1, "pairs differ by noise of .1 alone"
+        assert gap.difference.high - gap.difference.low < 0.11, "half of the pairs differ by noise of .1 alone"
         unpaired = figures(opened, "first=t0&second=t1&by=topic")[1].difference
-        assert not unpaired.paired and "unpaired" in describe_test(unpaired)
+        assert not unpaired.paired and "no input in common" in describe_test(unpaired)
 
 
 def test_equal_systems_differ_no_more_often_than_chance(tmp_path: Path) -> None:
@@ -177,7 +177,6 @@ def test_the_density_is_one_and_its_bins_hold_everything(tmp_path: Path) -> None
         assert sum(each.count for each in made.bins) == made.rows == found.texts == 400
         assert all(low <= high for low, high in zip(made.low, made.high, strict=True)) and made.drawn == ("texts",)
         assert made.mean.value == pytest.approx(np.mean(values))
-        assert made.tail == pytest.approx(np.quantile(values, 0.1))
         for each in made.bins:
             assert opened.page(BoardFilters(low=each.low, high=each.high))[1].total == each.count
 
@@ -209,7 +208,6 @@ def test_means_by_annotator_and_disputed_texts(tmp_path: Path) -> None:
         assert found.texts == 120 and texts.annotators == ["ann", "bob", "cy"]
         of = {each.name: each for each in found.annotators.rows}
         assert of["ann"].mean.value < of["bob"].mean.value < of["cy"].mean.value
-        assert of["ann"].tail == pytest.approx(3, abs=0.2) and of["cy"].tail == 0
         worst = found.controversial[0]
         assert (worst.conversation, worst.worst_for, worst.best_for) == ("c7", "ann", "cy")
         assert names(opened, "order=apart")[0] == "c7"
@@ -377,7 +375,7 @@ def test_effects_of_evidence_and_slopes_of_questions(tmp_path: Path) -> None:
         rows += [row(f"c{n}", 2.0 + 0.5 * x, question="Q1"), row(f"c{n}", 2.0 + z, question="Q2")]
     with board(tmp_path, rows) as opened:
         found = figures(opened)[1]
-        assert [each.evidence for each in found.pulls] == ["length", "asks"] and found.pulls[0].in_tail < -0.7
+        assert [each.evidence for each in found.pulls] == ["length", "asks"]
         slopes = {each.question: each.rise.value for each in found.rises}
         assert slopes["Q1"] == pytest.approx(2, abs=1e-6) and abs(slopes["Q2"]) < 0.3
         assert not figures(opened, "question=Q1")[1].rises
@@ -463,7 +461,7 @@ def test_ratings_of_people_are_shown_where_the_evaluator_learned_from_every_conv
         scores, found = figures(opened)
         assert (scores.selection.answers, scores.selection.to_json()["answers"]) == ("given", "given")
         assert re.fullmatch(
-            r"People rate b lowest, by 2\.0 points; no clear difference between [ac] and [ac]", found.headline
+            r"People rate b lowest, by 2\.00 points; no clear difference between [ac] and [ac]", found.headline
         )
         assert scores.learned.startswith("The evaluator learned from all 60 conversations; import new ones")
         chosen, predicted = figures(opened, "answers=predicted")
@@ -479,13 +477,3 @@ def test_ratings_of_people_are_shown_where_the_evaluator_learned_from_every_conv
     with board(tmp_path / "other", rows) as opened:
         rated_levels(opened, rows, 3, 1, 3, question="Q1")
         assert figures(opened)[0].selection.answers == "predicted", "nobody rated this question"
-
-
-def test_bins_count_the_scores_of_the_worst_tenth(tmp_path: Path) -> None:
-    rows = [row(f"c{place}", 1.0 + place * 0.029) for place in range(100)]
-    with board(tmp_path, rows) as opened:
-        density = figures(opened)[1].density
-        assert density.tail is not None and sum(each.tail for each in density.bins) == 10
-        assert all(each.tail == 0 for each in density.bins if each.low > density.tail)
-        [cut] = [each for each in density.bins if 0 < each.tail < each.count]
-        assert cut.low <= density.tail < cut.high

@@ -115,11 +115,33 @@ def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
     assert "caution" not in page and 'class="happened"' not in page
 
 
-def test_first_sentence_is_that_of_the_json_and_of_the_home_page(shared: Browser) -> None:
-    summary = json.loads(shared.get("/board.json"))["summary"]
-    headline = json.loads(shared.get("/board.json"))["headline"]
-    assert summary.endswith(".") and f"<h1>{headline}</h1>" in shared.get("/board")
-    assert json.loads(shared.get("/index.json"))["trend"]["summary"] == summary and summary in shared.get("/")
+def figures_of(page: str) -> dict[tuple[str, str], str]:
+    """Text of each figure of a page, by its key and the set that it is about."""
+    found: dict[tuple[str, str], str] = {}
+    for key, about, text in re.findall(r'data-figure="([^"]*)" data-about="([^"]*)"[^>]*>([^<]*)</data>', page):
+        assert found.setdefault((key, about), text) == text, "one value per figure"
+    return found
+
+
+def test_board_list_and_home_tell_one_headline_and_one_value_per_figure(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    warning = "unlike the training data: its evidence is 9.0 away"
+    bench.project.mart.add({**each, "warning": warning if place < 5 else None} for place, each in enumerate(rows()))
+    browser = bench.browser()
+    data, trend = json.loads(browser.get("/board.json")), json.loads(browser.get("/index.json"))["trend"]
+    board, home, listed = browser.get("/board?first=b&second=a"), browser.get("/"), browser.get("/board/list")
+    said = {(each["figure"], each["about"]): each["text"] for each in data["figures"]}
+    assert trend["figures"] == data["figures"] and trend["summary"] == data["summary"]
+    assert f"<h1>{data['headline']}</h1>" in browser.get("/board") and f"<p>{data['headline']}." in home
+    shown = figures_of(board) | figures_of(home) | figures_of(listed)
+    assert {key for key, _ in shown} >= {"mean_score", "mean_score:a", "mean_score:b", "score_difference:b − a"}
+    assert shown == {key: said[key] for key in shown}
+    unlike = data["unlike"]
+    assert unlike.startswith("5 of ") and unlike.endswith("are unlike the training data, so their scores may be wrong.")
+    for page in (board, home, listed, browser.get("/explore")):
+        assert unlike in re.sub(r"<[^>]*>", "", page)
+    assert json.loads(browser.get("/board/list.json"))["unlike"] == unlike
+    assert browser.get("/board/list").count('may be wrong">unlike the training data</span>') == 5
 
 
 def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> None:
@@ -127,8 +149,8 @@ def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> No
     bench = workbench()
     bench.project.mart.add([*rows(), row(name, 1.0)])
     browser = bench.browser()
-    [tail] = re.findall(r'<a href="([^"]*)">List the worst 10%', browser.get("/board?system="))
-    [found] = [each for each in links(browser.get(unescape(tail))) if each.startswith("/conversation/")]
+    [all_texts] = re.findall(r'<a href="([^"]*)">All 1<', browser.get("/board?system="))
+    [found] = [each for each in links(browser.get(unescape(all_texts))) if each.startswith("/conversation/")]
     path, _, query = found.partition("?")
     assert path == "/conversation/" + quote(name, safe="") and unquote(path.removeprefix("/conversation/")) == name
     named = parse_qs(query)
@@ -304,16 +326,13 @@ def test_a_verdict_that_allows_no_comparison_is_stated_next_to_it(
 
 def test_bars_are_shares_of_scores_and_ratings_with_links_to_scores_alone() -> None:
     bins = [HistogramBin(1, 2, 30, 0, "/a?x=1&y=2"), HistogramBin(2, 3, 10, 5, "/b"), HistogramBin(3, 4, 0, 15, "/c")]
-    drawn = str(score_histogram(bins, "<Scores>", worst=1.9, mean=2.2))
+    drawn = str(score_histogram(bins, "<Scores>", mean=2.2))
     assert drawn.count("<a ") == 2 and 'href="/a?x=1&amp;y=2"' in drawn and "/c" not in drawn
     heights = [float(each) for each in re.findall(r'class="bar [^"]*" x="[\d.]+%"[^>]*height="([\d.]+)"', drawn)]
     assert heights == [120, 40, 40, 120], "the shares 75%, 25% and 25%, 75% on one scale"
-    assert "worst 10%: 1.90 or less" in drawn and "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
+    assert "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
     assert ">50%</text>" in drawn, "different totals are shares"
-    cut = str(score_histogram([HistogramBin(1, 2, 10, 0, "/a", 4), HistogramBin(2, 3, 20, 0, "/b")], "Scores", 1.5))
-    dark = re.findall(r'class="bar model worst"[^>]*height="([\d.]+)"', cut)
-    light = re.findall(r'class="bar model" x[^>]*height="([\d.]+)"', cut)
-    assert (dark, light) == (["24"], ["36", "120"]), "the bar of the cut is dark for the scores below it alone"
-    assert ">20</text>" in cut and ">0</text>" in cut, "numbers of scores"
+    own = str(score_histogram([HistogramBin(1, 2, 10, 0, "/a"), HistogramBin(2, 3, 20, 0, "/b")], "Scores"))
+    assert ">20</text>" in own and ">0</text>" in own, "numbers of scores"
     alone = str(score_histogram(bins[:1], "Scores"))
     assert score_histogram([HistogramBin(1, 2, 0, 0)], "Nothing").count("<rect") == 0 and "people" not in alone

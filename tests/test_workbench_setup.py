@@ -373,8 +373,9 @@ def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> 
     trend = json.loads(browser.get("/index.json"))["trend"]
     assert trend["by"] == "assistant version" and {each["name"] for each in trend["groups"]} == {"a", "b"}
     assert (
-        trend["summary"].startswith("No clear difference between assistant version b and a on Satisfaction")
-        and trend["summary"] in page
+        trend["headline"].startswith("No clear difference between b and a on Satisfaction")
+        and f"<p>{trend['headline']}" in page
+        and "Scores by assistant version" in page
     )
     assert 'class="ranges"' in page and "/board?system=a" in page and not strange(page)
 
@@ -403,16 +404,16 @@ def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conve
     assert trend["note"] == "" and 'class="point model"' in page and "People’s ratings" not in page
 
 
-def test_main_button_imports_new_conversations_if_the_evaluator_learned_from_all_scored_ones() -> None:
+def test_main_button_imports_new_conversations_if_there_are_no_new_scores() -> None:
     actions = [{"text": "Compare versions", "command": "accord estimate"}, {"text": "Judge", "command": "accord judge"}]
     verdict = {"state": "systems", "actions": actions}
     evaluator = {"name": "e", "verdict": verdict, "candidate": None, "candidate_ratings": None, "fitting": None,
                  "scoring": None, "new_agreement": "people agree a little (0.27) on them", "fit_seconds": 14.0,
                  "refit": ""}  # fmt: skip
     counts = {"ratings": 571, "learned": 507, "new": 64}
-    assert main_button(verdict) == ("/board", "Compare versions")
-    assert main_button(verdict, True) == ("/import", "Import new conversations")
-    fit, judge = next_steps([], evaluator, counts, True, True)
+    assert main_button(verdict, 18) == ("/board", "Compare versions")
+    assert all(main_button(verdict, none) == ("/import", "Import new conversations") for none in (0, None))
+    fit, judge = next_steps([], evaluator, counts, 0)
     assert fit["reason"] == (
         "The evaluator learned 507 of 571; people agree a little (0.27) on them; a fit takes about 14 seconds."
     )

@@ -33,9 +33,11 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
-from accord.board.summary import BoardFigures, first_sentence, headline_of, overview_of
+from accord.board.summary import BoardFigures, changes_of, figures_of, first_sentence, headline_of, overview_of
 from accord.board.texts import ConversationTexts
+from accord.edges import AccordError, reason_of
 from accord.project import Project
+from accord.results import Section
 from accord.store import anchors
 from accord.validation import attribution
 
@@ -192,7 +194,11 @@ class Board:
         found = replace(
             figures, table=table, difference=difference, among=among, questions=tuple(questions), evaluators=evaluators
         )
-        return replace(found, summary=first_sentence(scores, found), headline=headline_of(scores, found))
+        found = replace(
+            found, changes=changes_of(scores, found), figures=figures_of(scores, found), unlike=scores.unlike,
+            kind=scores.kind, noun=scores.noun(2), headline=headline_of(scores, found),
+        )  # fmt: skip
+        return replace(found, summary=first_sentence(scores, found))
 
     def _given(self, scores: SelectedScores) -> Density | None:
         """Return the distribution of people's ratings of these texts: means by text, unless annotators are apart."""
@@ -216,6 +222,18 @@ class Board:
         return density_of(people, rows)
 
 
+def new_scores_section(project: Project) -> Section | None:
+    """Return the section on the new conversations of the evaluator that scored last; None without any scores."""
+    try:
+        found = Board(project).figures(BoardFilters())
+    except AccordError as error:
+        return Section("New conversations", f"Their scores cannot be read: {reason_of(error)}.")
+    if found is None:
+        return None
+    scores, figures = found
+    return figures.section() if not scores.is_all_learned else Section("New conversations", scores.learned)
+
+
 # --- lists of texts ----------------------------------------------------------------------------------------------
 
 
@@ -224,8 +242,8 @@ class ListedText:
     """A text in a list with the dimensions of its conversation.
 
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
-    True if the evaluator learned from the conversation. `words` are those of the user's last message, and `issues` the
-    kinds of issues found.
+    True if the evaluator learned from the conversation, and `is_unlike` if it is unlike the training data. `words` are
+    those of the user's last message, and `issues` the kinds of issues found.
     """
 
     conversation: str
@@ -239,6 +257,7 @@ class ListedText:
     day: str | None
     unscored: str | None
     in_training: bool
+    is_unlike: bool = False
     words: str = ""
     issues: tuple[str, ...] = ()
 
@@ -294,6 +313,7 @@ def listed(scores: SelectedScores, number: int = 1, size: int = PAGE) -> TextPag
             row["conversation"], row["turn"], row["value"], row["apart"],
             str(row["annotator"]) if about.view == "each" else None, row["system"], row["version"], row["topic"],
             None if row["day"] is None else row["day"].isoformat(), row["unscored"], row["in_training"],
+            row["is_unlike"],
         )
         for row in shown.iter_rows(named=True)
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from accord.board.filters import Dimension, dimension_in_words
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
-from accord.results import p_text
-from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, CenteredPart, clustered_mean, holm, p_value, reach
+from accord.results import By, counted, p_text, written
+from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, clustered_mean, gap_of_means, holm
 from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
 
-MIN_SHARED_INPUTS = 10
-"""Minimum number of common inputs for a paired comparison of two groups."""
 MAX_GROUPS_IN_PAIRS = 5
 """Maximum number of groups of which all pairs are compared, the largest ones."""
 MAX_QUESTION_TEXTS = 100_000
@@ -35,7 +33,7 @@ COMPARED: tuple[Dimension, ...] = ("system", "version")
 
 @dataclass(frozen=True)
 class MeanDifference:
-    """Difference of two mean scores on a question, first minus second.
+    """Difference of two means on a question, first minus second.
 
     Attributes:
         question: Question of the scores.
@@ -43,10 +41,12 @@ class MeanDifference:
         first, second: Names of the groups.
         difference: With a 95% interval unless there are too few conversations.
         p: Two-sided, with Holm's correction over `tests` differences; None without an interval.
-        paired: True if common inputs or texts are compared in pairs.
+        paired: True if both sides have common inputs or texts, which narrow the interval.
         shared: Number of common inputs or texts.
         texts: Numbers of texts.
         tests: Number of differences that were tested together; the interval is that of this difference alone.
+        means: Means of the two sides; their difference is `difference`.
+        values: Maker of the values: scores, or people.
     """
 
     question: str
@@ -59,6 +59,8 @@ class MeanDifference:
     shared: int
     texts: tuple[int, int]
     tests: int = 1
+    means: tuple[float | None, float | None] = (None, None)
+    values: By = "scores"
 
     @property
     def sign(self) -> int:
@@ -106,16 +108,17 @@ def group_difference(
     second = default.pop(0) if second is None and default else second
     if first is None or second is None or first == second:
         return None
-    return _of_groups(texts, str(scores.selection.question), by, first, second)
+    return _of_groups(scores, texts, str(scores.selection.question), by, first, second)
 
 
 def pair_differences(
     scores: SelectedScores, texts: pl.DataFrame, by: str, groups: Sequence[str]
 ) -> tuple[MeanDifference, ...]:
     """Return the differences of all pairs of some groups, with Holm's correction over those with a test."""
-    sides = {name: _Side.of(texts, by, name) for name in groups}
+    sides = {name: _Side.of(texts.filter(_is_group(by, name))) for name in groups}
     found = [
-        _of_sides(sides, str(scores.selection.question), by, max(pair), min(pair)) for pair in combinations(groups, 2)
+        _of_sides(scores, sides, str(scores.selection.question), by, max(pair), min(pair))
+        for pair in combinations(groups, 2)
     ]
     tested = [place for place, each in enumerate(found) if each.p is not None]
     corrected = dict(zip(tested, holm([found[place].p or 0.0 for place in tested]), strict=True))
@@ -148,7 +151,7 @@ def question_differences(
         joined = sides.drop("value").join(
             answers.filter(pl.col("question") == name).drop("question"), on=keys, nulls_equal=True
         )
-        difference = _of_groups(joined, name, found.by, found.first, found.second)
+        difference = _of_groups(scores, joined, name, found.by, found.first, found.second)
         differences += [] if difference.difference.value is None else [difference]
     return differences
 
@@ -168,12 +171,12 @@ def evaluator_difference(
     keys = ["conversation", "turn"]
     theirs = texts.head(0) if others is None else others.texts()
     joined = texts.join(theirs.select(*keys, "value"), on=keys, suffix="_other", nulls_equal=True)
-    gaps, cluster = _numbers(joined, "value") - _numbers(joined, "value_other"), joined["cluster"].to_numpy()
-    estimate, p = _tested_gaps(gaps, cluster)
+    first, second, n = _numbers(joined, "value"), _numbers(joined, "value_other"), len(joined)
+    estimate, p = _tested_gaps(first - second, joined["cluster"].to_numpy())
+    means = (float(first.mean()), float(second.mean())) if n else (None, None)
     return MeanDifference(
-        str(about.question), "evaluator", str(about.evaluator), against, estimate, p, True, len(gaps),
-        (len(gaps), len(gaps)),
-    )  # fmt: skip
+        str(about.question), "evaluator", str(about.evaluator), against, estimate, p, True, n, (n, n), means=means
+    )
 
 
 def last_period_difference(scores: SelectedScores, texts: pl.DataFrame, time: TimeSeries) -> MeanDifference | None:
@@ -183,43 +186,44 @@ def last_period_difference(scores: SelectedScores, texts: pl.DataFrame, time: Ti
     if len(time.moments) < 2:
         return None
     first, last = date.fromisoformat(time.moments[0].since), date.fromisoformat(time.moments[-1].since)
-    sides = [texts.filter(pl.col(DAY) >= last), texts.filter(pl.col(DAY).is_between(first, last, closed="left"))]
-    return _unpaired(sides, str(scores.selection.question), time.step, last.isoformat(), first.isoformat())
+    sides = {
+        last.isoformat(): _Side.of(texts.filter(pl.col(DAY) >= last)),
+        first.isoformat(): _Side.of(texts.filter(pl.col(DAY).is_between(first, last, closed="left"))),
+    }
+    return _of_sides(scores, sides, str(scores.selection.question), time.step, *sides)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Texts of a group, and the mean and number of its texts by input."""
+    """Values and units of the texts of a group, and its known inputs, each once."""
 
-    texts: pl.DataFrame
-    inputs: pl.DataFrame
+    values: NDArray[np.float64]
+    units: NDArray[np.integer[Any]]
+    inputs: NDArray[np.integer[Any]]
 
     @classmethod
-    def of(cls, texts: pl.DataFrame, by: str, name: str) -> _Side:
-        import polars as pl
-
-        mine = texts.filter(_is_group(by, name))
-        known = mine.filter(pl.col("input").is_not_null())
-        return cls(mine, known.group_by("input").agg(pl.col("value").mean(), pl.len()))
+    def of(cls, texts: pl.DataFrame) -> _Side:
+        return cls(_numbers(texts, "value"), texts["unit"].to_numpy(), texts["input"].drop_nulls().unique().to_numpy())
 
 
-def _of_groups(texts: pl.DataFrame, question: str, by: str, first: str, second: str) -> MeanDifference:
-    """Return the difference of two groups: paired by input with enough common inputs, else of all their texts."""
-    return _of_sides({name: _Side.of(texts, by, name) for name in (first, second)}, question, by, first, second)
+def _of_groups(
+    scores: SelectedScores, texts: pl.DataFrame, question: str, by: str, first: str, second: str
+) -> MeanDifference:
+    sides = {name: _Side.of(texts.filter(_is_group(by, name))) for name in (first, second)}
+    return _of_sides(scores, sides, question, by, first, second)
 
 
-def _of_sides(sides: Mapping[str, _Side], question: str, by: str, first: str, second: str) -> MeanDifference:
+def _of_sides(
+    scores: SelectedScores, sides: Mapping[str, _Side], question: str, by: str, first: str, second: str
+) -> MeanDifference:
+    """Return the difference of the means of all texts of two groups."""
     one, other = sides[first], sides[second]
-    if not len(one.texts) or not len(other.texts):
-        sizes = len(one.texts), len(other.texts)
-        return MeanDifference(question, by, first, second, Estimate(None), None, False, 0, sizes)
-    joined = one.inputs.join(other.inputs, on="input", suffix="_other")
-    if len(joined) < MIN_SHARED_INPUTS:
-        return replace(_unpaired([one.texts, other.texts], question, by, first, second), shared=len(joined))
-    gaps = _numbers(joined, "value") - _numbers(joined, "value_other")
-    estimate, p = _tested_gaps(gaps, np.arange(len(gaps)))
-    sizes = int(joined["len"].sum()), int(joined["len_other"].sum())
-    return MeanDifference(question, by, first, second, estimate, p, True, len(joined), sizes)
+    found = gap_of_means(one.values, one.units, other.values, other.units)
+    shared = len(np.intersect1d(one.inputs, other.inputs, assume_unique=True)) if all(found.sizes) else 0
+    return MeanDifference(
+        question, by, first, second, found.gap, found.p, shared > 0, shared, found.sizes, means=found.means,
+        values="people" if scores.selection.answers == "given" else "scores",
+    )  # fmt: skip
 
 
 def _is_group(by: str, name: str) -> pl.Expr:
@@ -228,20 +232,15 @@ def _is_group(by: str, name: str) -> pl.Expr:
     return pl.col(by) == name if name else pl.col(by).is_null()
 
 
-def _unpaired(sides: Sequence[pl.DataFrame], question: str, by: str, first: str, second: str) -> MeanDifference:
-    estimate, p = _tested([
-        (sign, _numbers(side, "value"), side["cluster"].to_numpy())
-        for sign, side in zip((1.0, -1.0), sides, strict=True)
-    ])  # fmt: skip
-    return MeanDifference(question, by, first, second, estimate, p, False, 0, (len(sides[0]), len(sides[1])))
-
-
 def _numbers(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
     return rows[name].to_numpy().astype(float)
 
 
 def _tested_gaps(gaps: NDArray[np.float64], cluster: NDArray[np.integer[Any]]) -> tuple[Estimate, float | None]:
-    """Return the mean of paired differences with its t interval and the p of 0, or without both as in `_tested`."""
+    """Return the mean of paired differences with its t interval and the p of 0.
+
+    Both are missing with fewer than `MIN_CLUSTERS` clusters, and if the differences do not vary.
+    """
     if not len(gaps):
         return Estimate(None), None
     found = clustered_mean(gaps, cluster)
@@ -250,80 +249,78 @@ def _tested_gaps(gaps: NDArray[np.float64], cluster: NDArray[np.integer[Any]]) -
     return found.interval(), found.p
 
 
-def _tested(
-    sides: Sequence[tuple[float, NDArray[np.float64], NDArray[np.integer[Any]]]],
-) -> tuple[Estimate, float | None]:
-    """Return the signed sum of means with its t interval over clusters, and the p of 0.
-
-    Both are missing with fewer than `MIN_CLUSTERS` clusters in a mean, and if no mean varies.
-    """
-    if not all(len(value) for _, value, _ in sides):
-        return Estimate(None), None
-    total, parts = 0.0, []
-    for sign, value, cluster in sides:
-        present = np.flatnonzero(np.bincount(cluster))
-        adds = np.bincount(cluster, value - value.mean())[present] / len(value)
-        total += sign * float(value.mean())
-        parts.append(CenteredPart(sign * adds, present.astype(str)))
-    half = reach(parts) if all(len(part.adds) >= MIN_CLUSTERS for part in parts) else 0.0
-    if half <= _NO_ERROR:
-        return Estimate(total), None
-    return Estimate(total, total - half, total + half), p_value(total, parts)
-
-
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
 def difference_in_words(
-    found: MeanDifference, names: Mapping[str, str], where: str = "", shown: Callable[[str], str] = str,
-    many: str = "conversations",
+    found: MeanDifference, on: str, names: Mapping[str, str] | None = None, many: str = "conversations",
+    interval: bool = True,
 ) -> str:  # fmt: skip
-    """Return a difference with its interval in one clause.
+    """Return a difference in one clause: evaluators score, people rate.
 
     Args:
         found: The difference.
+        on: Question and filters, such as "on Helpful for conversations with topic refunds"; may be empty.
         names: Names of evaluators by id.
-        where: Filters of the conversations, such as " for conversations with topic refunds".
-        shown: Returns the short name of a question.
         many: Word for the compared texts.
+        interval: State the interval, or the numbers of texts if there is none; with False, the finding alone.
     """
-    first, second = (names.get(name, name) or UNKNOWN for name in (found.first, found.second))
-    by = dimension_in_words(found.by)
-    subject, other = (f"the last {by}", "the time before") if by in ("day", "week") else (f"{by} {first}", second)
-    on = f"on {shown(found.question)}{where}"
+    first, second = ((names or {}).get(name, name) for name in (found.first, found.second))
+    by, is_period, of = dimension_in_words(found.by), found.by in ("day", "week"), f" {on}" if on else ""
+    subject, other = (f"the last {by}", "the time before") if is_period else (
+        group_name(found.by, first), second or UNKNOWN
+    )  # fmt: skip
     if found.difference.value is None:
-        absent = [name for name, count in zip((first, second), found.texts, strict=True) if not count]
-        return f"No scores of {by} {' and '.join(absent)} {on}; choose another {by} or remove a filter"
+        absent = [name or UNKNOWN for name, n in zip((first, second), found.texts, strict=True) if not n]
+        return f"No scores of {by} {' and '.join(absent)}{of}; choose another {by} or remove a filter"
     low, high = found.difference.low, found.difference.high
     if low is None or high is None:
-        sizes = f"{found.texts[0]:,} and {found.texts[1]:,} {many}"
-        return f"Too few different scores to compare {subject} with {other} {on} ({sizes})"
-    points, (low, high) = found.difference.value, sorted((low, high))
-    if found.sign:
-        points, (low, high) = abs(points), sorted((abs(low), abs(high)))
-    digits = _digits_of(low, high)
-    interval = f"(95% interval {low:.{digits}f} to {high:.{digits}f})"
+        sizes = f" ({found.texts[0]:,} and {found.texts[1]:,} {many})" if interval else ""
+        return f"Too few different scores to compare {subject} with {other}{of}{sizes}"
     if not found.sign:
-        kind = "clear"
-        if found.tests > 1:
-            kind, interval = "significant", f"(95% interval of this pair alone {low:.{digits}f} to {high:.{digits}f})"
-        return f"No {kind} difference between {subject} and {other} {on}: {points:+.{digits}f} points {interval}"
-    verb = f"rates the same {found.shared:,} {many}" if by == "evaluator" else "is rated"
-    direction = "higher" if found.sign > 0 else "lower"
-    subject = subject[:1].upper() + subject[1:]
-    return f"{subject} {verb} {points:.{digits}f} points {direction} than {other} {on} {interval}"
+        ends = f"{written(low, 'difference')} to {written(high, 'difference')}"
+        kind, which = ("significant", " of this pair alone") if found.tests > 1 and interval else ("clear", "")
+        ratings = " in people’s ratings" if found.values == "people" else ""
+        said = f"No {kind} difference{ratings} between {subject} and {other}{of}"
+        points = f": {written(found.difference.value, 'difference')} points (95% interval{which} {ends})"
+        return f"{said}{points if interval else ''}"
+    low, high = sorted((abs(low), abs(high)))
+    ends = f" (95% interval {written(low, 'points')} to {written(high, 'points')})" if interval else ""
+    gap = f"{points_in_words(found.difference.value)} {'higher' if found.sign > 0 else 'lower'} than {other}{of}{ends}"
+    if found.values == "people":
+        return f"People rate {subject} {gap}"
+    is_named = found.by == "system" and first
+    subject = subject if is_named else f"{subject[:1].upper()}{subject[1:]}"
+    return f"{subject} scores {f'the same {found.shared:,} {many} ' if by == 'evaluator' else ''}{gap}"
 
 
-def _digits_of(*numbers: float) -> int:
-    """Return the least number of digits, 2 to 4, with which no number is shown as 0; 2 if there is none."""
-    return next((digits for digits in (2, 3, 4) if all(round(number, digits) for number in numbers)), 2)
+def group_name(by: str, name: str) -> str:
+    """Return the name of a group, with its dimension unless it names a system.
+
+    >>> group_name("system", "b"), group_name("version", "2.10"), group_name("system", "")
+    ('b', 'version 2.10', 'assistant version unknown')
+    """
+    shown = name or UNKNOWN
+    return shown if by == "system" and name else f"{dimension_in_words(by)} {shown}"
+
+
+def points_in_words(gap: float) -> str:
+    """Return the size of a difference.
+
+    >>> points_in_words(-0.6612), points_in_words(0.004)
+    ('0.66 points', 'less than 0.01 points')
+    """
+    shown = written(abs(gap), "points")
+    return f"{'less than 0.01' if shown == '0.00' and gap else shown} points"
 
 
 def describe_test(found: MeanDifference, many: str = "conversations") -> str:
-    """Return the kind of test and its p; empty without a test."""
+    """Return the inputs or texts that both sides have, and the p of the difference; empty without a test."""
     if found.p is None:
         return ""
-    pairs = f"{many} that both scored" if found.by == "evaluator" else "inputs of both"
-    kind = f"Paired on the {found.shared:,} {pairs}" if found.paired else "On different inputs (unpaired)"
+    if found.by == "evaluator":
+        said = f"On the {found.shared:,} {many} that both scored"
+    else:
+        said = f"Both answered {counted(found.shared, 'input')}" if found.shared else "They have no input in common"
     corrected = f" with Holm's correction for {found.tests} differences" if found.tests > 1 else ""
-    return f"{kind}: {found.difference}, {p_text(found.p)}{corrected}"
+    return f"{said}; {p_text(found.p)}{corrected}"

@@ -29,15 +29,11 @@ MAX_ANNOTATORS = 200
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it.
-
-    `tail` of its `count` scores are in the bottom 10%.
-    """
+    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it."""
 
     low: float
     high: float
     count: int
-    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Density:
             single answers in the view of each annotator, else of the means of texts.
         bins: Twenty bins, from the lowest.
         mean: Mean with its interval.
-        median, tail: Median, and upper end of the bottom 10%.
+        median: Median.
         rows, conversations, annotators: Numbers of scores, conversations and annotators.
         bandwidth: Bandwidth of the smoothing, in units of the scale.
         drawn: Units that are resampled, as words for the caption.
@@ -63,7 +59,6 @@ class Density:
     bins: tuple[Bin, ...]
     mean: Estimate
     median: float | None
-    tail: float | None
     rows: int
     conversations: int
     annotators: int
@@ -108,17 +103,15 @@ def density_of(scores: SelectedScores, rows: pl.DataFrame) -> Density:
         mean = Estimate(mean.value, *map(float, central(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
     inside = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
-    tail = float(np.quantile(values, 0.1)) if len(values) else None
     per_bin = np.bincount(inside, minlength=BINS)
-    in_tail = np.bincount(inside[values <= tail], minlength=BINS) if tail is not None else np.zeros_like(per_bin)
     return Density(
         tuple(centres.tolist()), tuple((_smooth(shares, bandwidth / width) / width).tolist()),
         band_low, band_high,
         tuple(
-            Bin(float(low), float(high), int(count), int(worst))
-            for low, high, count, worst in zip(edges[:-1], edges[1:], per_bin, in_tail, strict=True)
+            Bin(float(low), float(high), int(count))
+            for low, high, count in zip(edges[:-1], edges[1:], per_bin, strict=True)
         ),
-        mean, float(np.median(values)) if len(values) else None, tail, len(values), rows["conversation"].n_unique(),
+        mean, float(np.median(values)) if len(values) else None, len(values), rows["conversation"].n_unique(),
         len(scores.annotators), bandwidth, tuple(what),
     )  # fmt: skip
 

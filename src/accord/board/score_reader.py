@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.board.filters import DIMENSIONS, BoardFilters, learned_words
+from accord.board.filters import DIMENSIONS, BoardFilters, filter_in_words, learned_words
 from accord.board.notes import (
     all_learned,
     evaluator_notes,
@@ -26,9 +26,10 @@ from accord.board.notes import (
 )
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
-from accord.learning import RULES
+from accord.learning import RULES, UNLIKE
 from accord.project import Project, comparable_labels
-from accord.store import MartState, MonitoringTables, StoreError
+from accord.results import Figure
+from accord.store import BUNDLES, MartState, MonitoringTables, StoreError
 from accord.values import POPULATION, Question
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _EMPTY = ("probabilities", "unscored", "spread")
 """Columns of scores that people's answers lack."""
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
+SOURCE = "accord.board.Board.figures"
+"""Function behind the figures of the board."""
 DAY = "day"
 GIVEN = "people’s ratings of scored conversations"
 UNKNOWN = "unknown"
@@ -75,8 +78,10 @@ class SelectedScores:
     Attributes:
         selection: Filters, with the chosen question and evaluator.
         rows: One row per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
-            `cluster`, `day`, the dimensions, `input`, `unscored`, `in_training`, and `spread`, the standard deviation
-            of a new annotator's predicted answer; in the view of each annotator also `probabilities`.
+            `cluster`, `day`, the dimensions, `input` (of the first text of the conversation), `unit` (the input,
+            or the cluster without one), `unscored`, `in_training`, `is_unlike` (the score has a warning that the
+            conversation is unlike the training data), and `spread`, the standard deviation of a new
+            annotator's predicted answer; in the view of each annotator also `probabilities`.
         low, high: Ends of the scale.
         options: Answers with a probability.
         left_out: Number of scores of synthetic conversations that are left out.
@@ -88,6 +93,7 @@ class SelectedScores:
         is_other_scale: True if the scores were made on another scale than the rubric has for the question now.
         is_main: True for scores of the main question.
         question_names: Short names of the questions by id, as far as the rubric has them.
+        new: Number of scored texts that the evaluator did not learn from, and of those unlike the training data.
     """
 
     selection: BoardFilters
@@ -104,6 +110,7 @@ class SelectedScores:
     is_other_scale: bool = False
     is_main: bool = True
     question_names: Mapping[str, str] = field(default_factory=dict)
+    new: tuple[int, int] = (0, 0)
 
     def shown(self, question: str) -> str:
         """Return the short name of a question, or its id."""
@@ -127,6 +134,42 @@ class SelectedScores:
         if self.rows["turn"].null_count() < len(self.rows):
             one, many = ("reply", "replies")
         return one if count == 1 else many
+
+    @property
+    def new_scores(self) -> Figure:
+        """Number of scored texts that the evaluator did not learn from."""
+        return Figure(
+            "new_scores", self.new[0], about=f"scored {self.noun(2)}{self.filtered}", by="scores", source=SOURCE
+        )
+
+    @property
+    def new_unlike(self) -> Figure:
+        """Number of new scored texts that are unlike the training data."""
+        about = f"{self.new[0]:,} new {self.noun(self.new[0])}{self.filtered}"
+        return Figure("new_unlike", self.new[1], n=self.new[0], about=about, by="scores", source=SOURCE)
+
+    @property
+    def unlike(self) -> str:
+        """Sentence on the new texts that are unlike the training data; empty without any, and for people's ratings."""
+        if not self.new[1] or self.selection.answers == "given":
+            return ""
+        are = "is" if self.new[1] == 1 else "are"
+        return f"{self.new_unlike.text()} {self.noun(self.new[0])} {are} {UNLIKE}, so their scores may be wrong."
+
+    @property
+    def filtered(self) -> str:
+        """Filters of the conversations, such as " with topic refunds"; empty without any."""
+        filters = [filter_in_words(name, value) for name, value in self.selection.filters().items()]
+        return f" with {', '.join(filters)}" if filters else ""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the shown texts: rated, new, or empty for scores of texts that the evaluator partly learned from."""
+        return "rated" if self.selection.answers == "given" else "" if self.has_training else "new"
+
+    def about(self, texts: int) -> str:
+        """Return the set of a number of shown texts, such as "18 new conversations with topic refunds"."""
+        return " ".join(filter(None, [f"{texts:,}", self.kind, self.noun(texts)])) + self.filtered
 
     @property
     def is_self_made(self) -> bool:
@@ -299,8 +342,9 @@ class ScoreReader:
         wanted = about & _is_chosen(selection, synthetic)
         columns = [
             "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
-            *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
+            *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, _hashed_input(),
             pl.col("unscored").cast(pl.Categorical), pl.col("in_training").fill_null(False),
+            pl.col("warning").str.contains(UNLIKE, literal=True).fill_null(False).alias("is_unlike"),
             "probabilities",
         ]  # fmt: skip
         training = pl.col("in_training").fill_null(False)
@@ -317,26 +361,24 @@ class ScoreReader:
         selection = self._with_answers(selection, rows, question, is_other)
         left_out = self._count(about & synthetic) if selection.synthetic == "without" and choices.synthetic else 0
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
-        rows, whom = _of_view(rows, selection)
+        rows, whom = _of_view(_with_first_inputs(rows), selection)
         notes = [*synthetic_notes(selection, left_out), *whom, *filter(None, [unread])]
         notes += training_notes(selection, rows, in_training, has_training)
         notes += evaluator_notes(selection, evaluator, choices.names)
         rows = _with_spread(rows, options)
         rows = rows if selection.view == "each" else rows.drop("probabilities")
+        new = _new_and_unlike(rows)
         if selection.answers == "given":
             rows = self._given(rows, question)
             notes.append(GIVEN)
-        clusters = (
-            pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
-        )
-        rows = rows.with_columns(clusters.alias("cluster"))
+        rows = _with_clusters(rows)
         low, high = _ends(None if is_other else asked, options, rows)
         notes += scale_notes(asked if is_other else None, low, high)
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
             is_other, question == self.project.question.id,
-            {each.id: each.shown for each in self.project.rubric.questions},
+            {each.id: each.shown for each in self.project.rubric.questions}, new,
         )  # fmt: skip
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:
@@ -452,6 +494,52 @@ def _of_view(rows: pl.DataFrame, selection: BoardFilters) -> tuple[pl.DataFrame,
         else [f"scores for {count} single annotators are shown in the view of each annotator"]
     )
     return rows.filter(pl.col("annotator").cast(pl.String).is_in(sorted(wanted))), notes
+
+
+def _hashed_input() -> pl.Expr:
+    """Return the hash of the input; null if it is unknown, which `hash` alone gives a hash, too."""
+    import polars as pl
+
+    return pl.when(pl.col("input").is_not_null()).then(pl.col("input").hash()).alias("input")
+
+
+def _new_and_unlike(rows: pl.DataFrame) -> tuple[int, int]:
+    """Return the number of new scored texts, and the number of these that are unlike the training data."""
+    new = rows.filter(rows["value"].is_not_null() & ~rows["in_training"])
+    unlike = new.filter(new["is_unlike"])
+    if rows["annotator"].n_unique() < 2:
+        return len(new), len(unlike)
+    return new.select("conversation", "turn").n_unique(), unlike.select("conversation", "turn").n_unique()
+
+
+def _with_first_inputs(rows: pl.DataFrame) -> pl.DataFrame:
+    """Replace the input of each reply by the input of the first scored reply of its conversation.
+
+    Replies of one conversation depend on each other, so they are one unit of an interval.
+    """
+    import polars as pl
+
+    if rows["turn"].null_count() == len(rows):
+        return rows
+    first = pl.col("input").get(pl.col("turn").arg_min())
+    of = rows.drop_nulls("input").group_by("conversation").agg(first)
+    return rows.drop("input").join(of, on="conversation", how="left", maintain_order="left")
+
+
+def _with_clusters(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add the `cluster` of each row, and its `unit`: the conversations of one input, else the cluster.
+
+    Many rows have bundles of conversations and bundles of inputs, whose sums have the same variance.
+    """
+    import polars as pl
+
+    if len(rows) <= MAX_EXACT_ROWS:
+        cluster = pl.col("conversation").rank("dense").cast(pl.Int32) - 1
+        return rows.with_columns(
+            cluster.alias("cluster"), pl.coalesce("input", pl.col("conversation").hash()).alias("unit")
+        )
+    unit = pl.coalesce((pl.col("input") % BUNDLES).cast(pl.Int32), pl.col("bundle") + BUNDLES)
+    return rows.with_columns(pl.col("bundle").alias("cluster"), unit.alias("unit"))
 
 
 def _with_spread(rows: pl.DataFrame, options: tuple[float, ...]) -> pl.DataFrame:

@@ -44,13 +44,12 @@ MIN_LABELED = 5
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group of texts with its mean; `tail` is its rate of texts in the bottom 10%, relative to all texts."""
+    """A group of texts with its mean; `value` is its name in filters, empty for texts without one."""
 
     name: str
     value: str
     texts: int
     mean: Estimate
-    tail: float | None
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,8 @@ def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTa
     group = where[code]
     value = texts["value"].to_numpy().astype(float)
     of = _means(group, _cluster(texts), value, len(shown))
-    worst = value <= np.quantile(value, 0.1) if len(value) else np.zeros(0, dtype=bool)
     size = np.bincount(group[group >= 0], minlength=len(shown))
-    low = np.bincount(group[(group >= 0) & worst], minlength=len(shown))
-    overall = float(worst.mean()) if len(worst) else 0.0
-    rows = [
-        GroupRow(name or UNKNOWN, name, int(n), mean, float(bad / n / overall) if n and overall else None)
-        for name, n, mean, bad in zip(shown, size, of, low, strict=True)
-    ]
+    rows = [GroupRow(name or UNKNOWN, name, int(n), mean) for name, n, mean in zip(shown, size, of, strict=True)]
     return GroupTable(by, tuple(rows), int((size_of > 0).sum()) - len(shown))
 
 
@@ -107,7 +100,7 @@ def _cluster(texts: pl.DataFrame) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Period:
-    """A day or a week: mean, upper end of the bottom 10%, median, and lower end of the top 10%."""
+    """A day or a week: mean, median, and the ends of the middle 80% of the texts."""
 
     since: str
     until: str
@@ -310,11 +303,10 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
 
 @dataclass(frozen=True)
 class EvidenceEffect:
-    """Mean absolute effect of a column of evidence on scores, and its mean effect in the bottom 10% minus overall."""
+    """Mean absolute effect of a column of evidence on scores."""
 
     evidence: str
     weight: Estimate
-    in_tail: float | None
 
 
 def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> list[EvidenceEffect]:
@@ -325,7 +317,7 @@ def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> l
     whose = (pl.col("question") == scores.selection.question) & (pl.col("evaluator") == scores.selection.evaluator)
     names = some["conversation"].unique().implode()
     wanted = whose & pl.col("conversation").is_in(names) & pl.col("attributions").is_not_null()
-    columns = ["conversation", "turn", "value", "attributions"]
+    columns = ["conversation", "attributions"]
     rows, _ = reader.mart.read(lambda each: each.filter(wanted).select(columns).head(2 * MAX_ATTRIBUTIONS).collect())
     clusters = Clusters(rows["conversation"].to_numpy())
     if len(clusters) < MIN_CLUSTERS:
@@ -335,14 +327,10 @@ def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> l
     table = np.array([[each.get(name, 0.0) for name in names_of] for each in told])
     size, times = np.abs(table), clusters.counts(IMPORTANCE_DRAWS, 0)
     low, high = central(times @ clusters.sums(size) / (times @ clusters.sizes)[:, None])
-    value = rows["value"].to_numpy().astype(float)
-    tail = table[value <= np.nanquantile(value, 0.1)]
-    of: list[EvidenceEffect] = []
-    for place, name in enumerate(names_of):
-        weight = Estimate(float(size[:, place].mean()), float(low[place]), float(high[place]))
-        of.append(
-            EvidenceEffect(name, weight, float(tail[:, place].mean() - table[:, place].mean()) if len(tail) else None)
-        )
+    of = [
+        EvidenceEffect(name, Estimate(float(size[:, place].mean()), float(low[place]), float(high[place])))
+        for place, name in enumerate(names_of)
+    ]
     return sorted(of, key=lambda each: -(each.weight.value or 0.0))[:12]
 
 

@@ -1,18 +1,18 @@
-"""Figures of the board, and its sentences: the first with its comparison and changes, the overview, relative rates."""
+"""Figures of the board, and its sentences: the headline, the first one with changes over time, the overview."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from os.path import commonprefix
 from typing import Any
 
-from accord.board.comparisons import MeanDifference, difference_in_words
+from accord.board.comparisons import MeanDifference, difference_in_words, group_name, points_in_words
 from accord.board.density import Density
-from accord.board.filters import Dimension, dimension_in_words, filter_in_words
-from accord.board.score_reader import UNKNOWN, SelectedScores
+from accord.board.filters import Dimension, dimension_in_words
+from accord.board.score_reader import SOURCE, UNKNOWN, SelectedScores
 from accord.board.statistics import (
     DisputedText,
     EvidenceEffect,
@@ -21,7 +21,7 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
-from accord.results import p_text
+from accord.results import By, Figure, Ledger, Over, Part, Section, Table, Text, p_text
 from accord.validation import attribution
 from accord.values import Estimate
 
@@ -33,7 +33,7 @@ class BoardFigures:
     Attributes:
         headline: The finding of the comparisons below in a few words.
         summary: The first sentence: the comparison below with its interval, or the mean, and changes over time.
-        overview: Number of texts, mean, bottom 10%, and last period.
+        overview: Number of texts, mean, and last period.
         notes: Sentences about scores that are left out or included.
         unscored: Number of missing scores by reason.
         given: Distribution of people's answers to the same texts.
@@ -46,6 +46,11 @@ class BoardFigures:
         pulls: Evidence with the largest effect on scores.
         rises: Slopes of the main question on others.
         drift: Change of all scores of the evaluator over time, attributed to the assistant or the judge.
+        figures: Means, differences, and the numbers of new and unusual texts.
+        changes: Alarms, drift and the change in the last period in words.
+        unlike: Sentence on new texts that are unlike the training data; empty without any.
+        kind: Kind of the texts: new, rated, or empty.
+        noun: Word for the texts: conversations or replies.
     """
 
     headline: str
@@ -72,15 +77,96 @@ class BoardFigures:
     pulls: tuple[EvidenceEffect, ...]
     rises: tuple[QuestionSlope, ...]
     drift: attribution.Attribution | None
+    figures: tuple[Figure, ...] = ()
+    changes: str = ""
+    unlike: str = ""
+    kind: str = ""
+    noun: str = "conversations"
 
     @property
     def pair_text(self) -> str:
         """The clear and the other differences of all pairs of groups, in words; empty without any."""
         return _pairs_in_words(self.among)
 
+    def ledger(self) -> Ledger:
+        """Return the figures by key; figures of a group have its name as their part."""
+        return Ledger({each.key: each for each in self.figures}.values())  # two pairs may have one name
+
+    @property
+    def mean_name(self) -> str:
+        """Name of the figures of the shown means: of scores, or of people's ratings."""
+        return "mean_rating" if self.kind == "rated" else "mean_score"
+
+    @property
+    def differences(self) -> list[Figure]:
+        """Figures of the difference of two groups or evaluators, or of all pairs of the largest groups."""
+        return [each for each in self.figures if each.name in DIFFERENCES]
+
+    @property
+    def stated_figure(self) -> Figure | None:
+        """Figure of the difference that the first sentence states; None among three or more groups."""
+        return next(iter(self.differences), None) if self.evaluators or not self.among else None
+
+    def section(self) -> Section:
+        """Return the headline with the mean of each group, differences, and the number of unusual texts."""
+        means = [each for each in self.figures if each.name == self.mean_name]
+        groups = [each for each in means if each.part] or means
+        rows: list[list[str | Figure]] = [[each.part or "all", f"{each.n or 0:,}", each] for each in groups]
+        rows += [[each.part, f"{each.n or 0:,}", each] for each in self.differences]
+        label = means[0].definition.label if means else ""
+        parts: list[Part] = [Table([dimension_in_words(self.table.by), self.noun, label], rows)] if means else []
+        parts += [Text(self.unlike)] if self.unlike else []
+        heading = f"{self.kind} {self.noun}".strip()
+        return Section(f"{heading[:1].upper()}{heading[1:]}", f"{self.headline}.", parts)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
+        """Return the fields by name; the figures with their definitions and texts."""
+        return {**asdict(replace(self, figures=())), "figures": self.ledger().to_json()}
+
+
+DIFFERENCES = ("score_difference", "people_difference", "evaluator_difference")
+"""Names of the figures of differences."""
+
+
+def figures_of(scores: SelectedScores, found: BoardFigures) -> tuple[Figure, ...]:
+    """Return the figures of a selection: numbers of new texts, means of all and of each group, differences."""
+    is_given = scores.selection.answers == "given"
+    by: By = "people" if is_given else "scores"
+    name = "mean_rating" if is_given else "mean_score"
+    over: Over = "people and conversations" if "annotators" in found.density.drawn else "conversations"
+    figures = [scores.new_scores, scores.new_unlike]
+    if found.mean.value is None:
+        return tuple(figures)
+    figures.append(Figure.of(name, found.mean, found.texts, scores.about(found.texts), by, over, source=SOURCE))
+    if (given := found.given) is not None and given.mean.value is not None:
+        rated = f"{given.conversations:,} of {scores.about(found.texts)} that people rated"
+        figures.append(Figure.of("mean_rating", given.mean, given.conversations, rated, "people", source=SOURCE))
+    groups = {row.value: (row.texts, row.mean) for row in found.table.rows if row.value}
+    difference = stated_difference(found)
+    if difference is not None and difference.by != "evaluator":
+        sides = zip((difference.first, difference.second), difference.texts, difference.means, strict=True)
+        groups = {**{side: (n, Estimate(mean)) for side, n, mean in sides if side and n}, **groups}
+    figures += [
+        Figure.of(name, mean, n, f"{scores.about(n)} of {group_name(found.table.by, group)}", by, part=group,
+                  source=SOURCE)
+        for group, (n, mean) in groups.items()
+    ]  # fmt: skip
+    if found.evaluators:
+        figures.append(_difference_figure(scores, found.evaluators))
+    elif not scores.is_self_made:
+        compared = found.among or filter(None, [found.difference])
+        figures += [_difference_figure(scores, each) for each in compared if each.difference.value is not None]
+    return tuple(figures)
+
+
+def _difference_figure(scores: SelectedScores, found: MeanDifference) -> Figure:
+    first, second = (scores.choices.names.get(each, each) or UNKNOWN for each in (found.first, found.second))
+    name, n = "people_difference" if found.values == "people" else "score_difference", sum(found.texts)
+    about = f"{scores.about(n)}, {found.texts[0]:,} and {found.texts[1]:,}"
+    if found.by == "evaluator":
+        name, n, about = "evaluator_difference", found.shared, f"{scores.about(found.shared)} that both scored"
+    part = f"{first} − {second}"
+    return Figure.of(name, found.difference, n, about, found.values, part=part, source=SOURCE)
 
 
 LONG_HEADLINE = 80
@@ -93,65 +179,45 @@ def headline_of(scores: SelectedScores, figures: BoardFigures) -> str:
     Conversations that the evaluator learned from give no finding, and neither do differences that are not clear.
     """
     about, where = scores.selection, _where(scores)
-    is_given = about.answers == "given"
-    on = f"on {scores.shown(str(about.question))}{where}"
+    is_given, question = about.answers == "given", scores.shown(str(about.question))
+    on = f"on {question}{where}"
     if figures.mean.value is None:
         return f"No scores {on}"
-    mean = f"{figures.mean.value:.2f}"
-    averages = f"{scores.shown(str(about.question))} averages {mean}{where}"
+    averages = f"{question} averages {figures.mean.value:.2f}{where}"
     if figures.evaluators is None and scores.is_self_made:
         return averages
     on = where.lstrip() if is_given and scores.is_main else on
-    said = ""
-    if figures.evaluators is not None:
-        said = pair_headline(figures.evaluators, {}, on, scores.choices.names)
-    elif figures.among:
-        said = ranking_headline(figures.table, figures.among, on, is_given)
-    elif figures.difference is not None:
-        said = pair_headline(figures.difference, _means_of(figures.table), on, is_given=is_given)
+    difference, said = stated_difference(figures), ""
+    if figures.among and figures.evaluators is None:
+        said = ranking_headline(figures.table, figures.among, on)
+    elif difference is not None and difference.p is not None:
+        said = difference_in_words(difference, on, scores.choices.names, scores.noun(2), interval=False)
     if not said:
-        return f"People rate {scores.shown(str(about.question))} {mean} on average{where}" if is_given else averages
+        return f"People rate {question} {figures.mean.value:.2f} on average{where}" if is_given else averages
     return said
 
 
-def pair_headline(
-    found: MeanDifference, means: Mapping[str, float], on: str, names: Mapping[str, str] | None = None,
-    is_given: bool = False,
-) -> str:  # fmt: skip
-    """Return the difference of two groups in a few words, in scores or in people's ratings; empty without a test."""
-    first, second = (_group_name(found.by, (names or {}).get(name, name)) for name in (found.first, found.second))
-    if found.p is None:
-        return ""
-    if not found.sign:
-        said = f"o clear difference between {first} and {second}{' in people’s ratings' * is_given}"
-        return f"N{said} {on}".rstrip()
-    direction = "higher" if found.sign > 0 else "lower"
-    verb = f"People rate {first}" if is_given else f"{first} is"
-    return f"{f'{verb} {direction} than {second} {on}'.rstrip()}, by {_gap_in_words(found, means)}"
-
-
-def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str, is_given: bool = False) -> str:
+def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str) -> str:
     """Return the groups that clearly differ from all others, in a few words; empty without a test.
 
     Args:
         table: Table of the groups with their means.
         among: Differences of all pairs of the compared groups, corrected together.
         on: The question, and the filters of the conversations.
-        is_given: True for means of people's ratings instead of scores.
     """
     names = {name for each in among for name in (each.first, each.second)}
-    means = {name: value for name, value in _means_of(table).items() if name in names}
+    means = {row.value: row.mean.value for row in table.rows if row.value in names and row.mean.value is not None}
     if len(means) < 2 or all(each.p is None for each in among):
         return ""
     order = sorted(means, key=lambda name: (-means[name], name))
     of = f"{len(names)} {'largest ' if _is_part(table, names) else ''}{dimension_in_words(table.by)}s"
     if not any(each.sign for each in among):
-        return f"No clear difference between the {of}{' in people’s ratings' * is_given} {on}".rstrip()
-    clauses, rest = _ends_in_words(order, table.by, among, means, on, is_given)
+        return f"No clear difference{_in_ratings(among)} between the {of} {on}".rstrip()
+    clauses, rest = _ends_in_words(order, table.by, among, on)
     others = [each for each in among if {each.first, each.second} <= set(rest)]
     if not clauses:
         largest = max((each for each in among if each.sign), key=lambda each: abs(_value_of(each.difference)))
-        clauses = [pair_headline(largest, means, on, is_given=is_given)]
+        clauses = [difference_in_words(largest, on, interval=False)]
         others.remove(largest)
     return _with_others(clauses, others, rest, order, table.by)
 
@@ -179,17 +245,26 @@ def _short_names(names: Sequence[str], some: Sequence[str]) -> list[str]:
 
 
 def _ends_in_words(
-    order: Sequence[str], by: str, among: Sequence[MeanDifference], means: Mapping[str, float], on: str, is_given: bool
+    order: Sequence[str], by: str, among: Sequence[MeanDifference], on: str
 ) -> tuple[list[str], list[str]]:
-    """Return clauses on the highest and the lowest group, if they clearly are, and the other groups."""
+    """Return clauses on the groups that clearly score highest and lowest, and the other groups."""
     clauses, rest = list[str](), list(order)
     for name, sign, word in ((order[0], 1, "highest"), (order[-1], -1, "lowest")):
-        if gap := _gap_to_all(name, sign, among, means):
-            group, about = _group_name(by, name), f" {on}" if on and not clauses else ""
-            verb = f"{group} is" if not is_given else group if clauses else f"People rate {group}"
-            clauses.append(f"{verb} {word}{about}, by {gap}")
-            rest.remove(name)
+        own = [each for each in among if name in (each.first, each.second)]
+        if not all(each.sign == (sign if each.first == name else -sign) for each in own):
+            continue
+        group, about = group_name(by, name), f" {on}" if on and not clauses else ""
+        verb = f"{group} scores"
+        if own[0].values == "people":
+            verb = group if clauses else f"People rate {group}"
+        gap = min((_value_of(each.difference) for each in own), key=abs)
+        clauses.append(f"{verb} {word}{about}, by {points_in_words(gap)}")
+        rest.remove(name)
     return clauses, rest
+
+
+def _in_ratings(among: Sequence[MeanDifference]) -> str:
+    return " in people’s ratings" if among[0].values == "people" else ""
 
 
 def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -> str:
@@ -198,7 +273,7 @@ def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -
     if not others or clear == len(others):
         return ""
     if len(others) == 1 and len(rest) == 2:
-        return f"no clear difference between {' and '.join(_group_name(by, name) for name in rest)}"
+        return f"no clear difference between {' and '.join(group_name(by, name) for name in rest)}"
     return f"{clear} of the {len(others)} other differences are clear" if clear else "no other difference is clear"
 
 
@@ -209,45 +284,10 @@ def _pairs_in_words(among: Sequence[MeanDifference]) -> str:
         found = [each for each in among if each.p is not None and bool(each.sign) == is_clear]
         pairs = []
         for each in found:
-            gap = f"{abs(_value_of(each.difference)):.2f}, {p_text(each.p or 0.0)}"
+            gap = f"{points_in_words(_value_of(each.difference))}, {p_text(each.p or 0.0)}"
             pairs.append(f"{each.first or UNKNOWN} and {each.second or UNKNOWN} ({gap})")
         clauses += [f"{name}: {', '.join(pairs)}."] if pairs else []
     return f"Differences. {' '.join(clauses)} p is corrected for the number of pairs (Holm)." if clauses else ""
-
-
-def _gap_to_all(name: str, sign: int, among: Sequence[MeanDifference], means: Mapping[str, float]) -> str:
-    """Return the smallest difference of a group to each other one; empty if not all are clear with this sign."""
-    own = [each for each in among if name in (each.first, each.second)]
-    if not all(each.sign == (sign if each.first == name else -sign) for each in own):
-        return ""
-    return _gap_in_words(min(own, key=lambda each: abs(_value_of(each.difference))), means)
-
-
-def _gap_in_words(found: MeanDifference, means: Mapping[str, float]) -> str:
-    """Return a difference in points, with a note if it is that of common inputs and the shown means differ from it."""
-    gap, said = _value_of(found.difference), _points_in_words(_value_of(found.difference))
-    if found.first in means and found.second in means:
-        shown = means[found.first] - means[found.second]
-        if _points_in_words(shown) != said or (shown > 0) != (gap > 0):
-            said += " on the same inputs" if found.paired else ""
-    return said
-
-
-def _points_in_words(gap: float) -> str:
-    size = abs(gap)
-    digits = 1 if size >= 0.095 else 2 if size >= 0.005 else 3
-    number = f"{size:.{digits}f}"
-    return f"{number} {'point' if number == '1.0' else 'points'}"
-
-
-def _group_name(by: str, name: str) -> str:
-    """Return the name of a group, with its dimension unless it names a system."""
-    shown = name or UNKNOWN
-    return shown if by == "system" and name else f"{dimension_in_words(by)} {shown}"
-
-
-def _means_of(table: GroupTable) -> dict[str, float]:
-    return {row.value: row.mean.value for row in table.rows if row.mean.value is not None}
 
 
 def _is_part(table: GroupTable, names: Collection[str]) -> bool:
@@ -257,22 +297,17 @@ def _is_part(table: GroupTable, names: Collection[str]) -> bool:
 
 def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return the most important result of a selection: the comparison that the page shows, or the mean, and changes."""
-    about, difference = scores.selection, stated_difference(figures)
+    difference, on = stated_difference(figures), f"on {scores.shown(str(scores.selection.question))}{_where(scores)}"
+    parts = [""]
     if scores.is_self_made and not figures.evaluators:
-        parts, other = [_mean_in_words(scores, figures)], ""
+        pass  # scores of conversations that the evaluator learned from compare nothing
     elif difference is not None:
-        said = difference_in_words(difference, scores.choices.names, _where(scores), scores.shown, scores.noun(2))
-        said = f"According to people, {said[0].lower()}{said[1:]}" if about.answers == "given" else said
-        parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions, scores.shown)]
-        other = "other " if difference.sign else ""
+        parts = [difference_in_words(difference, on, scores.choices.names, scores.noun(2))]
+        parts += [] if figures.evaluators else [_on_other_questions(difference, figures.questions, scores.shown)]
     else:
-        ranking = ranking_in_words(figures.table, figures.among, _where(scores), scores.shown)
-        if ranking and about.answers == "given":
-            ranking = f"According to people, {ranking[0].lower()}{ranking[1:]}"
-        parts, other = [ranking or _mean_in_words(scores, figures)], ""
-    if not figures.evaluators:
-        parts.append(_changes(figures.time, figures.last_period, other, scores.shown))
-    return "; ".join(filter(None, parts)) + "."
+        parts = [ranking_in_words(figures.table, figures.among, on)]
+    parts[0] = parts[0] or _mean_in_words(scores, figures)
+    return "; ".join(filter(None, [*parts, figures.changes])) + "."
 
 
 def stated_difference(figures: BoardFigures) -> MeanDifference | None:
@@ -293,31 +328,17 @@ def _mean_in_words(scores: SelectedScores, figures: BoardFigures) -> str:
 
 
 def overview_of(scores: SelectedScores, texts: int, density: Density, time: TimeSeries) -> str:
-    """Return the mean, the bottom 10% and the last period in one sentence."""
-    if density.tail is None:
+    """Return the number of texts, their mean and the mean of the last period in one sentence."""
+    if density.mean.value is None:
         return f"{scores.count(texts)}."
     last = time.moments[-1] if len(time.moments) > 1 else None
     trend = "" if last is None else f"; in the last {time.step} {last.mean} from {last.texts:,}"
-    tail = f"; the bottom 10% score {density.tail:.2f} or less"
     scale = f"on a scale from {scores.low:g} to {scores.high:g}"
-    return f"{scores.count(texts)}, mean {density.mean} {scale}{tail}{trend}."
-
-
-def times_as_often(ratio: float) -> str:
-    """Return a relative rate in words.
-
-    >>> times_as_often(2.21), times_as_often(0.98), times_as_often(0.0)
-    ('2.2 times as often', 'as often', 'never')
-    """
-    text = f"{ratio:.1f}"
-    if ratio == 0:
-        return "never"
-    return "as often" if text == "1.0" else f"{'under 0.1' if text == '0.0' else text} times as often"
+    return f"{scores.count(texts)}, mean {density.mean} {scale}{trend}."
 
 
 def _where(scores: SelectedScores) -> str:
-    filters = [filter_in_words(name, value) for name, value in scores.selection.filters().items()]
-    return f" for {scores.noun(2)} with {', '.join(filters)}" if filters else ""
+    return f" for {scores.noun(2)}{scores.filtered}" if scores.filtered else ""
 
 
 def _on_other_questions(
@@ -335,16 +356,13 @@ def _on_other_questions(
     return ", ".join(clauses)
 
 
-def ranking_in_words(
-    table: GroupTable, among: Sequence[MeanDifference], where: str = "", shown: Callable[[str], str] = str
-) -> str:
+def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], on: str) -> str:
     """Return the largest significant difference of some groups, or that there is none; empty without a test.
 
     Args:
         table: Table of the groups.
         among: Differences of all pairs of the compared groups, corrected together.
-        where: Filters of the conversations, such as " for conversations with topic refunds".
-        shown: Returns the short name of a question.
+        on: The question, and the filters of the conversations.
     """
     tested = [each for each in among if each.p is not None]
     if not tested:
@@ -354,31 +372,35 @@ def ranking_in_words(
     significant = [each for each in tested if each.sign]
     if not significant:
         means = sorted((row.mean for row in table.rows if row.value in names), key=_value_of)
-        said = f"No significant difference between the {groups} on {shown(tested[0].question)}{where}"
+        said = f"No significant difference{_in_ratings(among)} between the {groups} {on}"
         return f"{said}: means from {means[0]} to {means[-1]}"
     largest = max(significant, key=lambda each: abs(_value_of(each.difference)))
     count = f"largest of {len(significant)} significant differences" if len(significant) > 1 else "only significant one"
-    return f"{difference_in_words(largest, {}, where, shown)}, the {count} between the {groups}"
+    return f"{difference_in_words(largest, on)}, the {count} between the {groups}"
 
 
 def _value_of(estimate: Estimate) -> float:
     return estimate.value or 0.0
 
 
-def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str, shown: Callable[[str], str]) -> str:
+def changes_of(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return alarms, drift and the change in the last period, or that no (other) change was found."""
+    if figures.evaluators:
+        return ""
+    time, last_period, difference = figures.time, figures.last_period, stated_difference(figures)
     since = f"since {day_in_words(time.moments[0].since)}" if time.moments else ""
     clauses = []
     for kind, one, many in (("drift", "drift in 1 run", "drift in {} runs"), ("", "1 alarm", "{} alarms")):
         count = sum((each.kind == "drift") == bool(kind) for each in time.happened)
         clauses += [f"{one if count == 1 else many.format(count)} {since}"] if count else []
     if last_period is not None and last_period.sign:
-        said = difference_in_words(last_period, {}, shown=shown)
+        said = difference_in_words(last_period, f"on {scores.shown(last_period.question)}")
         clauses.append(f"{said[0].lower()}{said[1:]}")
     if clauses:
         return ", ".join(clauses)
     if last_period is None or last_period.p is None:
         return ""
+    other = "other " if difference is not None and difference.sign and not scores.is_self_made else ""
     return f"no {other}change was found {since}"
 
 

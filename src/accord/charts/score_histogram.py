@@ -17,18 +17,17 @@ BAR, LEFT, RIGHT, EDGE = 0.88, 7.0, 98.0, 15.0
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """A bin from `low` to `high`: numbers of scores, ratings, and scores in the worst 10%; its bars open `href`."""
+    """A bin from `low` to `high`: numbers of scores and ratings; its bars open `href`."""
 
     low: float
     high: float
     scores: int
     ratings: int
     href: str = ""
-    worst: int = 0
 
 
 def score_histogram(
-    bins: Sequence[HistogramBin], title: str, worst: float | None = None, mean: float | None = None,
+    bins: Sequence[HistogramBin], title: str, mean: float | None = None,
     kinds: tuple[str, str] = ("model", "people"), names: tuple[str, str] = ("scores", "ratings of people"),
 ) -> Markup:  # fmt: skip
     """Draw the number of scores in each bin, next to the number of people's ratings.
@@ -38,7 +37,6 @@ def score_histogram(
     Args:
         bins: Bins of equal width in ascending order.
         title: Of the chart.
-        worst: Upper end of the worst 10%, whose parts of bars are darker.
         mean: Mean score, marked by a line.
         kinds: Classes of the two kinds of bars.
         names: Names of the two kinds of bars.
@@ -50,7 +48,7 @@ def score_histogram(
     most = max(max(value) for value in values) or 1.0
     scale = _Scale(bins[0].low, bins[-1].high)
     legend, _, rows = draw_legend(list(zip(names, columns, strict=True)) if counts[1] else [], LEGEND)
-    top = 20 * rows + LINE * ((worst is not None) + (mean is not None)) + 4
+    top = 20 * rows + LINE * (mean is not None) + 4
     bottom = top + HEIGHT
     parts = _counts_axis(most, bottom, is_share)
     parts += [
@@ -63,9 +61,6 @@ def score_histogram(
         scale.text(place, bottom + 16, format_number(place), "tick", 0) for place in ticks(scale.low, scale.high, 6)
     ]
     facts = [f"{count:,} {name}" for count, name in zip(counts, names, strict=True)][: len(columns)]
-    if worst is not None:
-        facts.append(f"worst 10%: {worst:.2f} or less")
-        parts.append(_worst_mark(scale, worst, facts[-1], (20 * rows + LINE, bottom), kinds[0]))
     if mean is not None:
         facts.append(f"mean {mean:.2f}")
         parts.append(scale.text(mean, top - 8, "mean", "strong"))
@@ -80,15 +75,6 @@ def _heights(bins: Sequence[HistogramBin], totals: tuple[int, int], columns: int
     """Return the numbers of each bin as shares of totals; a total of 1 keeps them as they are."""
     scores, ratings = (max(total, 1) for total in totals)
     return [[each.scores / scores, each.ratings / ratings][:columns] for each in bins]
-
-
-def _worst_mark(scale: _Scale, worst: float, words: str, ends: tuple[int, int], kind: str) -> str:
-    """Return the line over the worst 10% with its words."""
-    height, end = ends[0], f"{scale.at(worst):.2f}%"
-    label = tag("text", escape_text(words), x=f"{LEFT}%", y=height - 6, class_="strong")
-    span = tag("line", class_="axis", x1=f"{LEFT}%", x2=end, y1=height, y2=height)
-    return tag("g", label + span + tag("line", class_="guide", x1=end, x2=end, y1=height, y2=ends[1]),
-               class_=f"{kind} worst")  # fmt: skip
 
 
 def _counts_axis(most: float, bottom: int, is_share: bool) -> list[str]:
@@ -111,9 +97,7 @@ def _bin_marks(
     bars = []
     for place, (height, kind) in enumerate(zip(heights, columns, strict=True)):
         tall = max(height, 2.0) if height else 0.0
-        worst = tall * bin.worst / max(bin.scores, 1) if not place else 0.0
-        for part, base, css in ((worst, ends[1], f"{kind} worst"), (tall - worst, ends[1] - worst, kind)):
-            bars += [_bar(scale, bin, place, len(columns), base, part, css)] if part > 0 else []
+        bars += [_bar(scale, bin, place, len(columns), ends[1], tall, kind)] if tall > 0 else []
     said = f"{bin.low:.2f} to {bin.high:.2f}: {bin.scores:,}"
     said += f", {names[1]}: {bin.ratings:,}" if len(columns) > 1 else ""
     left, right = scale.at(bin.low), scale.at(bin.high)

@@ -96,10 +96,12 @@ DEFINITIONS: Mapping[str, Definition] = {
         "bad conversations found", "Conversations that people rate low among the tenth with the lowest scores", "count"
     ),
     "bad_found_by_chance": Definition("found by chance", "The same of a random tenth", "points"),
-    "people_difference": Definition("difference of versions by people", "Mean rating of the first version minus that "
-                                    "of the second", "difference", "points"),
-    "score_difference": Definition("difference of versions by scores", "Mean score of the first version minus that of "
-                                   "the second, of the same conversations", "difference", "points"),
+    "people_difference": Definition("difference by people", "Mean rating of the first group, such as an assistant "
+                                    "version, minus that of the second", "difference", "points"),
+    "score_difference": Definition("difference by scores", "Mean score of the first group, such as an assistant "
+                                   "version, minus that of the second", "difference", "points"),
+    "evaluator_difference": Definition("difference of evaluators", "Mean score by the first evaluator minus that by "
+                                       "the second, of the same texts", "difference", "points"),
     "difference_gap": Definition("scores minus people", "Difference by scores minus the difference by people",
                                  "difference", "points"),
     "bias": Definition("bias", "Mean of score minus rating", "difference", "points"),
@@ -107,8 +109,8 @@ DEFINITIONS: Mapping[str, Definition] = {
     "mean_rating": Definition("mean rating", "Mean of people's ratings", "points", "points"),
     "new_scores": Definition("new scores", "Scored texts that the evaluator in use did not learn from", "count"),
     "new_unlike": Definition(
-        "unlike the training data", "New scored conversations whose scores have the warning that they are unlike the "
-        "training data", "count",
+        "unlike the training data", "New scored texts whose scores have the warning that they are unlike the training "
+        "data", "count",
     ),
     "disputed": Definition("disputed items", "Items that two people rate two or more points apart", "count"),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from .mart.mart import COUNTED as COUNTED, Mart as Mart, MartState as MartState,
 from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in
 from .mart.queries import scores_of_conversation as scores_of_conversation
 from .mart.queries import scores_of_conversations as scores_of_conversations, scores_of_run as scores_of_run
-from .mart.rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, MartRow as MartRow
+from .mart.rows import BATCH_ROWS as BATCH_ROWS, BUNDLES as BUNDLES, LIVE_ROWS as LIVE_ROWS, MartRow as MartRow
 from .people.accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
 from .people.accounts import UserAccount as UserAccount
 from .people.chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED

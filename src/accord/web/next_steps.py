@@ -39,26 +39,23 @@ Step = dict[str, Any]
 Values = Mapping[str, Any]
 
 
-def next_steps(
-    studies: Sequence[Values], evaluator: Values, counts: Values, has_scores: bool, is_all_learned: bool = False
-) -> list[Step]:
+def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, new_scores: int | None) -> list[Step]:
     """Return what to do next, the most urgent first.
 
     Args:
         studies: Studies of the lead, with their progress.
         evaluator: Evaluator in use, candidate and running work.
         counts: Numbers of conversations and ratings.
-        has_scores: True if any conversation is scored.
-        is_all_learned: True if the evaluator learned from all scored conversations.
+        new_scores: Number of scored conversations that the evaluator did not learn from; None if none is scored.
     """
     steps = [*_of_evaluator(evaluator, counts), *(step for study in studies for step in _of_study(study))]
     if not studies and not counts["ratings"]:
         steps.append(_step("Let people rate conversations", "An evaluator learns from their ratings.",
                            "/studies/new", "Create a study"))  # fmt: skip
-    if evaluator["name"] and not has_scores and not evaluator["scoring"]:
+    if evaluator["name"] and new_scores is None and not evaluator["scoring"]:
         steps.append(_step("Score the conversations", "No conversation has a score yet.", "/lead/score", "Score all",
                            method="post"))  # fmt: skip
-    return [*steps, *_of_verdict(evaluator, steps, is_all_learned)][:MAX_STEPS]
+    return [*steps, *_of_verdict(evaluator, steps, new_scores)][:MAX_STEPS]
 
 
 def refit_text(store: Store, folder: Path) -> str:
@@ -141,11 +138,11 @@ def _names(names: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _of_verdict(evaluator: Values, steps: Sequence[Step], is_all_learned: bool) -> Iterator[Step]:
+def _of_verdict(evaluator: Values, steps: Sequence[Step], new_scores: int | None) -> Iterator[Step]:
     """Yield the actions of the verdict that the page does not offer elsewhere, those that need a terminal last."""
     verdict = evaluator["verdict"] or {}
-    known = {step["address"] for step in steps} | {main_button(verdict, is_all_learned)[0]}
-    known |= {"/board"} if is_all_learned else set()  # its scores compare nothing yet
+    known = {step["address"] for step in steps} | {main_button(verdict, new_scores)[0]}
+    known |= set() if new_scores else {"/board"}  # there is nothing to compare yet
     commands = []
     for action in verdict.get("actions", ()):
         command = action["command"]
@@ -159,16 +156,17 @@ def _of_verdict(evaluator: Values, steps: Sequence[Step], is_all_learned: bool) 
     yield from commands
 
 
-def main_button(verdict: Values, is_all_learned: bool = False) -> tuple[str, str]:
+def main_button(verdict: Values, new_scores: int | None) -> tuple[str, str]:
     """Return the page that a verdict permits, with the text of its button.
 
-    If the evaluator learned from all scored conversations, it needs new ones to compare assistant versions.
+    Versions are compared, and the worst conversations read, by scores of new conversations.
     """
-    if is_all_learned and verdict.get("state") in ("systems", "single"):
+    state = verdict.get("state")
+    if state in ("systems", "single", "triage") and not new_scores:
         return "/import", "Import new conversations"
-    if verdict.get("state") in ("systems", "single"):
+    if state in ("systems", "single"):
         return "/board", "Compare versions"
-    if verdict.get("state") == "triage":
+    if state == "triage":
         return "/board/list", "Read the worst"
     return "/studies/new", "Make a study"
 

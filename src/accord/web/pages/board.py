@@ -5,7 +5,6 @@ The address holds the state of a page: filters are links, and the browser's back
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -30,7 +29,6 @@ from accord.board import (
     dimension_in_words,
     filter_in_words,
     stated_difference,
-    times_as_often,
 )
 from accord.charts import (
     Axis,
@@ -45,6 +43,7 @@ from accord.charts import (
 )
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.learning import CARD
+from accord.results import Ledger
 from accord.studies import verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, conversation_address
@@ -117,8 +116,11 @@ class _BoardPages:
             quiet=texts.quiet_notes, by_options=BY_OPTIONS, shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
-            times_as_often=times_as_often, differences=_differences(texts, figures),
-            comparisons=_comparisons(texts, figures, links), has_gaps=_has_gaps(figures.time),
+            difference=figures.stated_figure, mean=figures.ledger().get(figures.mean_name),
+            means={each.part: each for each in figures.figures if each.name == figures.mean_name and each.part},
+            given=None if figures.given is None else figures.ledger().get("mean_rating"),
+            change=_last_change(texts, figures), comparisons=_comparisons(texts, figures, links),
+            has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
 
     def list(self, request: Request) -> Response:
@@ -134,7 +136,11 @@ class _BoardPages:
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
                 for row in page.to_json()["rows"]]  # fmt: skip
-        data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
+        new = Ledger([texts.new_scores, texts.new_unlike]).to_json()
+        data = {
+            "selection": texts.selection.to_json(), **page.to_json(), "rows": rows, "unlike": texts.unlike,
+            "figures": new,
+        }  # fmt: skip
         return self.context.render_or_json(
             request,
             "board_list",
@@ -192,7 +198,7 @@ def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> M
     density, given = figures.density, figures.given
     rated = [0] * len(density.bins) if given is None else [each.count for each in given.bins]
     bins = [
-        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number), each.tail)
+        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number))
         for number, (each, ratings) in enumerate(zip(density.bins, rated, strict=True))
     ]
     is_given = scores.selection.answers == "given"
@@ -200,7 +206,7 @@ def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> M
     if not is_given:
         kinds, name = ("model", "people"), "scores"
     title = f"Distribution of {density.rows:,} {name}"
-    return score_histogram(bins, title, density.tail, density.mean.value, kinds, (name, "ratings of people"))
+    return score_histogram(bins, title, density.mean.value, kinds, (name, "ratings of people"))
 
 
 def _ranges(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
@@ -270,15 +276,11 @@ def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) ->
     return comparisons
 
 
-def _differences(scores: SelectedScores, figures: BoardFigures) -> dict[str, str]:
-    """Return the sentence of each difference that the page shows."""
-    found = {"groups": figures.difference, "evaluators": figures.evaluators, "last_period": figures.last_period}
-    return {
-        name: ""
-        if each is None
-        else difference_in_words(each, scores.choices.names, shown=scores.shown, many=scores.noun(2))
-        for name, each in found.items()
-    }
+def _last_change(scores: SelectedScores, figures: BoardFigures) -> str:
+    """Return the sentence on the change in the last period; empty without a test."""
+    found = figures.last_period
+    tested = found is not None and found.p is not None
+    return difference_in_words(found, f"on {scores.shown(found.question)}") if found and tested else ""
 
 
 def _has_gaps(time: TimeSeries) -> bool:
@@ -390,11 +392,6 @@ class Links:
         each, last = figures.density.bins[place], len(figures.density.bins) - 1
         return self.list(low=each.low if place else None, high=each.high if place < last else None)
 
-    def tail(self, figures: BoardFigures, **changes: Any) -> str:
-        """Return the list of texts in the bottom 10%, including its upper end."""
-        end = figures.density.tail
-        return self.list(high=None if end is None else math.ceil(end * 1e6) / 1e6 + 1e-6, **changes)
-
     def conversation(self, name: str, turn: int | None, page: int = 1, **changes: Any) -> str:
         """Return the conversation page of a text, with a link back to the list."""
         query = {**({} if turn is None else {"turn": turn}), "back": self.list(page, **changes)}
@@ -434,10 +431,6 @@ class Links:
     def group(self, name: str, value: str) -> str:
         """Return the list of texts of one group."""
         return self.list(**_of_group(name, value))
-
-    def group_tail(self, figures: BoardFigures, name: str, value: str) -> str:
-        """Return the list of texts of one group in the bottom 10% of all."""
-        return self.tail(figures, **_of_group(name, value))
 
 
 def _of_group(name: str, value: str) -> dict[str, str | tuple[str, ...]]:

@@ -18,7 +18,7 @@ from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
 from accord.project import comparable_labels, other_question, wordings_text
 from accord.report import verdict_view
-from accord.results import Ledger, agreement_word, agreement_words, number
+from accord.results import Figure, Ledger, agreement_word, agreement_words, number
 from accord.store import LabelCounts
 from accord.studies import (
     Adjudication,
@@ -78,14 +78,14 @@ class _HomePages:
             row["reminder"] = reminder(row, str(request.base_url))
         evaluator = self._evaluator()
         verdict = evaluator["verdict"] or {}
-        trend, ranges = self._scores()
+        trend, ranges, difference = self._scores()
         counts = context.counts(verdict.get("learned"))
-        is_all_learned = bool(trend and trend["note"])
+        new_scores = None if trend is None else trend["new"]
         data |= {"evaluator": evaluator, "counts": counts, "trend": trend,
-                 "next": next_steps(studies, evaluator, counts, trend is not None, is_all_learned)}  # fmt: skip
-        address, button = main_button(verdict, is_all_learned)
+                 "next": next_steps(studies, evaluator, counts, new_scores)}  # fmt: skip
+        address, button = main_button(verdict, new_scores)
         return context.render_or_json(
-            request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges,
+            request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges, difference=difference,
             headline=_headline(evaluator, counts), view=verdict_view(verdict) if verdict else None,
             main={"address": address, "button": button}, waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
         )  # fmt: skip
@@ -188,17 +188,19 @@ class _HomePages:
             f"{question}: typical error {ledger['error'].short} · {folder}" if "error" in ledger else f"Home · {folder}"
         )
 
-    def _scores(self) -> tuple[dict[str, Any] | None, Markup | None]:
-        """Return the first sentence of the board and the means of its groups, drawn; `None` without scores.
+    def _scores(self) -> tuple[dict[str, Any] | None, Markup | None, Figure | None]:
+        """Return headline and figures of the board, its groups drawn, and its difference; `None` without scores.
 
-        Where the evaluator learned from all scored conversations, the means are those of people's ratings.
+        If the evaluator learned from all scored conversations, the means are of people's ratings.
         """
         try:
             found = self.context.board.figures(BoardFilters())
         except AccordError as error:
-            return {"summary": f"{reason_of(error)}.", "by": "", "note": "", "groups": []}, None
+            said = dict.fromkeys(("headline", "by", "note", "unlike", "changes"), "")
+            failed = {"summary": f"{reason_of(error)}.", "is_given": False, "new": 0, "groups": [], "figures": []}
+            return {**said, **failed}, None, None
         if found is None:
-            return None, None
+            return None, None, None
         scores, figures = found
         is_given = scores.selection.answers == "given"
         by = figures.table.by
@@ -207,14 +209,17 @@ class _HomePages:
         what, kind, query = ("rating by people", "people", {"answers": "given"}) if is_given else _OF_SCORES
         drawn = [ChartRow(row.name, row.mean, kind, f"/board?{urlencode({**query, by: row.value})}") for row in rows]
         summary = {
+            "headline": f"{figures.headline}.", "changes": figures.changes, "unlike": figures.unlike,
             "summary": f"{figures.headline}." if is_given else figures.summary,
-            "note": scores.learned if scores.is_all_learned else "",
+            "note": scores.learned if scores.is_all_learned else "", "is_given": is_given, "new": scores.new[0],
             "mean": str(figures.mean),
             "by": dimension_in_words(by),
             "groups": [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows],
-        }
+            "figures": figures.ledger().to_json(),
+        }  # fmt: skip
         title = f"Mean {what} on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
-        return summary, range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
+        ranges = range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
+        return summary, ranges, figures.stated_figure
 
 
 def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
