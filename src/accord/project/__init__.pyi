@@ -41,6 +41,7 @@ from .label_scales import check_question as check_question, check_scale as check
 from .label_scales import comparable_labels as comparable_labels, other_question as other_question
 from .label_scales import wordings_text as wordings_text
 from .project import open as open, Project as Project
+from .rating_counts import modified_at as modified_at
 from .project_files import new_project as new_project, project_template as project_template, study_yaml as study_yaml
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun

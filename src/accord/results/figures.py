@@ -105,6 +105,14 @@ DEFINITIONS: Mapping[str, Definition] = {
     "bias": Definition("bias", "Mean of score minus rating", "difference", "points"),
     "mean_score": Definition("mean score", "Mean of the scores", "points", "points"),
     "mean_rating": Definition("mean rating", "Mean of people's ratings", "points", "points"),
+    "blind_answers": Definition(
+        "blind test", "Answers that were predicted before they were given, about conversations that the evaluator did "
+        "not learn from", "count",
+    ),
+    "blind_error": Definition(
+        "typical error in the blind test", "Root mean squared difference of a prediction and the answer that was given "
+        "after it, for the person who answered", "points", "points",
+    ),
     "new_scores": Definition("new scores", "Scored texts that the evaluator in use did not learn from", "count"),
     "new_unlike": Definition(
         "unlike the training data", "New scored conversations whose scores have the warning that they are unlike the "

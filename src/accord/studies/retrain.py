@@ -23,6 +23,7 @@ from accord.edges import BadInput, hide_folders, read_json_file, write_atomicall
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
+from accord.project import modified_at as modified_at
 from accord.results import p_text
 from accord.statistics import SIGNIFICANT, grouped_folds
 from accord.validation import MetricsTable, differences_of
@@ -284,12 +285,6 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
-
-
-def modified_at(folder: Path) -> str:
-    """Return the time at which an evaluator was saved, in ISO format (UTC)."""
-    modified = (folder / CARD).stat().st_mtime
-    return datetime.fromtimestamp(modified, UTC).isoformat(timespec="milliseconds")
 
 
 def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:

@@ -13,7 +13,7 @@ from accord.results import agreement_words
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
 from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
-from accord.studies.blind_predictions import LiveAccuracy, compare_with_own_mean, live_accuracy
+from accord.studies.blind_predictions import LiveAccuracy, live_accuracy
 from accord.studies.study_session import StudySession
 from accord.values import ISSUE, Annotation, Question, Value
 
@@ -233,9 +233,8 @@ class StudyProgress:
         """Return the progress of the study in one sentence."""
         if not self.main_progress.answers and not self.first:
             return f"No answers yet; {self.item_count} items to be {self._all_ratings}{self.synthetic_note()}."
-        estimates = self.accuracy.estimates() if self.accuracy else {}
         parts = [self.completed(), f"agreement of people: {agreement_words(self.main_progress.agreement)}"]
-        parts += [compare_with_own_mean(estimates["gain"])] if estimates else []
+        parts += [self.accuracy.clause()] if self.accuracy is not None else []
         return "; ".join(parts) + f"{self.synthetic_note()}."
 
     def completed(self) -> str:

@@ -31,7 +31,7 @@ from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project, comparable_labels
-from accord.results import counts
+from accord.results import counts, figure_html
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric
@@ -462,5 +462,6 @@ def _templates() -> Environment:
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
+    environment.globals["figure"] = lambda figure: Markup(figure_html(figure))
     environment.filters["said"] = lambda turn: turn_content(turn["role"], turn["text"], turn.get("calls", ()))
     return environment

@@ -100,6 +100,7 @@ class _LeadPages:
         charts = {
             "agreement": _agreement_ranges(progress),
             "live": _live_chart(progress, live),
+            "blind": None if progress.accuracy is None else progress.accuracy.ledger(),
             "narrowing": _narrowing_chart(order) if order and order.remaining_variance else None,
         }
         waiting = [each["person"] for each in people if each["finished"] < each["total"]]
@@ -314,7 +315,8 @@ def _live_accuracy(progress: StudyProgress) -> dict[str, Any] | None:
         return None
     return {
         "evaluator": accuracy.evaluator, "question": accuracy.question.id, "answers": len(accuracy.paired),
-        "unpredicted": accuracy.unpredicted, "conversations": len(accuracy.completed), "range": accuracy.range,
+        "unpredicted": accuracy.unpredicted, "left_out": accuracy.left_out, "text": accuracy.sentence(),
+        "figures": accuracy.ledger().to_json(), "conversations": len(accuracy.completed), "range": accuracy.range,
         "estimates": {name: estimate.to_json() for name, estimate in accuracy.estimates().items()},
     }  # fmt: skip
 
