@@ -3,6 +3,8 @@ from .config import endpoint_of as endpoint_of
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
+from .counts_of_ratings import modified_at as modified_at, rating_counts as rating_counts
+from .counts_of_ratings import RatingCounts as RatingCounts
 from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
 from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.person import export_person as export_person
@@ -41,7 +43,6 @@ from .label_scales import check_question as check_question, check_scale as check
 from .label_scales import comparable_labels as comparable_labels, other_question as other_question
 from .label_scales import wordings_text as wordings_text
 from .project import open as open, Project as Project
-from .rating_counts import modified_at as modified_at
 from .project_files import new_project as new_project, project_template as project_template, study_yaml as study_yaml
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun

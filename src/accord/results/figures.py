@@ -47,10 +47,11 @@ DEFINITIONS: Mapping[str, Definition] = {
     "people": Definition("people", "People who gave these ratings", "count"),
     "present_wording": Definition("of the present wording", "Ratings given to the present wording", "count"),
     "earlier_wording": Definition("of an earlier wording", "Ratings given to an earlier wording", "count"),
+    "unknown_wording": Definition("of a wording that is not stored", "Ratings without a stored wording", "count"),
     "learned": Definition("learned", "Ratings that the evaluator in use learned from and that are unchanged", "count"),
     "new_ratings": Definition("new", "Ratings that were given or changed since the evaluator was fitted", "count"),
     "replaced_ratings": Definition(
-        "replace earlier ones", "New ratings that replace an earlier one of the same person and text", "count"
+        "replace earlier ones", "New ratings that replace a learned one of the same person and text", "count"
     ),
     "error": Definition("typical error", f"Root mean squared difference of a score and {_RATING}", "points", "points"),
     "constant_error": Definition(

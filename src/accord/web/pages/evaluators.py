@@ -15,10 +15,9 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
-from accord.project import fitted_evaluators, other_question, wordings_text
+from accord.project import fitted_evaluators, other_question, rating_counts
 from accord.report import verdict_view
 from accord.results import DEFINITIONS, Ledger
-from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
 from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
@@ -48,38 +47,37 @@ class _EvaluatorPages:
     def overview(self, request: Request, first: str = "", second: str = "") -> Response:
         """Show all evaluators, the candidate for the next one, and two of them side by side."""
         visitor = self.context.visitor(request, "lead")
-        state, rows = self.context.learning.state(), self._rows()
+        state, rows, project = self.context.learning.state(), self._rows(), self.context.project
         in_use = next((row for row in rows if row["is_in_use"]), None)
-        candidate = state["candidate"]
-        choices = [*rows, *([_candidate_row(self.context.project.folder(), candidate)] if candidate else [])]
+        candidate, folder = state["candidate"], project.folder()
+        choices = [*rows, *([_candidate_row(folder, candidate)] if candidate else [])]
         pair = _pair(choices, first, second)
         compared = None if pair is None else _compared(*pair, candidate)
-        data: dict[str, Any] = {"evaluators": rows, "question": self.context.project.question.text,
-                "main": self.context.project.question.id,
-                "wordings": self._wordings(),
-                "refit": "" if in_use else refit_text(self.context.project.store, self.context.project.folder()),
-                "counts": self.context.counts(None if in_use is None else in_use["learned"]),
+        counts = self.context.counts(None if in_use is None else in_use["learned"])
+        data: dict[str, Any] = {"evaluators": rows, "question": project.question.text, "main": project.question.id,
+                "wordings": counts["wordings"], "refit": "" if in_use else refit_text(project.store, folder),
+                "counts": counts,
                 "candidate": None if candidate is None else candidate["summary"],
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
             drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
-            is_learned=candidate is not None and candidate["ratings"] == data["counts"]["ratings"],
+            is_learned=candidate is not None and self._has_learned_all(candidate_folder(folder), candidate["ratings"]),
             undo=next((row for row in rows if row["is_earlier"]), None),
-            candidate_name=candidate_folder(self.context.project.folder()).name,
+            candidate_name=candidate_folder(folder).name,
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
             view=self._view(),
         )  # fmt: skip
+
+    def _has_learned_all(self, candidate: Path, recorded: int | None) -> bool:
+        """Return True if no rating was given or changed since the candidate was fitted."""
+        return (candidate / CARD).is_file() and not rating_counts(self.context.project, candidate, recorded).new
 
     def _view(self) -> dict[str, Any] | None:
         """Return the ruler and the facts of the evaluator in use."""
         folder = self.context.project.folder()
         verdict = verdict_in_use(self.context.project, folder) if (folder / CARD).is_file() else None
         return verdict_view(verdict) if verdict else None
-
-    def _wordings(self) -> str:
-        project = self.context.project
-        return wordings_text(LabelCounts(project.store).wordings(project.question), project.store.other_scales)
 
     def _rows(self) -> list[Row]:
         """Return the evaluators: the one in use first, then others, then its earlier versions, the last one first."""
