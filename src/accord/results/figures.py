@@ -119,7 +119,14 @@ DEFINITIONS: Mapping[str, Definition] = {
         "unlike the training data", "New scored conversations whose scores have the warning that they are unlike the "
         "training data", "count",
     ),
-    "disputed": Definition("disputed items", "Items that two people rate two or more points apart", "count"),
+    "level": Definition(
+        "level", "Mean of a person's ratings minus the mean of the others' ratings of the same items", "difference",
+        "points",
+    ),
+    "disputed": Definition(
+        "disputed items", "Items that two people rate two or more points apart on a question; of a scale with more "
+        "than nine options a quarter of it, with two options or without an order different answers", "count",
+    ),
 }  # fmt: skip
 """Definition of each figure by name; a figure of this name means nothing else on any surface."""
 

@@ -41,7 +41,7 @@ class LabelCounts:
         if not found.is_mixed:
             return found
         current = self._store.labels(question.id, "stop").on(question.id)  # a label may replace one of another wording
-        return label_wordings(question, ((each.wording, each.value, 1) for each in current))
+        return label_wordings(question, ((each.wording, each.value, 1) for each in current if each.value is not None))
 
     def stored(self, question: str) -> list[tuple[Label, str]]:
         """Return all ratings of a question, also replaced ones, with the time when each was stored, in this order."""

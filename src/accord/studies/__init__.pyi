@@ -1,8 +1,9 @@
 from .adjudication import Adjudication as Adjudication, Dispute as Dispute
 from .agreement.sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
 from .agreement.sentences import describe_agreement_on as describe_agreement_on, describe_level as describe_level
-from .agreement.sentences import describe_parts as describe_parts
-from .agreement.annotators import agreement_of as agreement_of, annotator_habits as annotator_habits
+from .agreement.sentences import describe_parts as describe_parts, level_figures as level_figures
+from .agreement.annotators import agreement_figure as agreement_figure, agreement_of as agreement_of
+from .agreement.annotators import annotator_habits as annotator_habits, smallest_dispute as smallest_dispute
 from .agreement.annotators import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
 from .agreement.annotators import decompose_disagreement as decompose_disagreement
 from .agreement.annotators import DisagreementParts as DisagreementParts

@@ -8,7 +8,7 @@ any number of looks (`accord.statistics.mean_sequence`), with one value per conv
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -325,11 +325,10 @@ def _evaluator_of(study: StudySession, predictions: Sequence[Prediction]) -> _Kn
         return known if fits else None
     last = predictions[-1]
     made = next(each.made for each in predictions if each.evaluator == last.evaluator)
-    found = (each for each in _saved_evaluators(project, last.question) if each.signature == last.evaluator)
-    known = next(found, None)
-    training, level = (None, None) if known is None else (known.training, known.level)
-    fitted = made if known is None else min(known.fitted, made)
-    return _Known(last.evaluator, last.question, level, training, fitted)
+    saved = (each for each in _saved_evaluators(project, last.question) if each.signature == last.evaluator)
+    if (found := next(saved, None)) is None:
+        return _Known(last.evaluator, last.question, None, None, made)
+    return replace(found, fitted=min(found.fitted, made))
 
 
 def _sampled_items(study: StudySession) -> dict[tuple[Target, Target | None], Item]:

@@ -32,7 +32,7 @@ from accord.edges import BadInput, escape_controls, page_text, reason_of, sendab
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project, rating_counts
-from accord.results import figure_html
+from accord.results import Figure, figure_html
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric
@@ -457,6 +457,8 @@ def _templates() -> Environment:
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
-    environment.globals["figure"] = lambda figure: Markup(figure_html(figure))
+    environment.globals["figure"] = lambda figure: Markup(
+        figure_html(figure if isinstance(figure, Figure) else Figure.from_json(figure))
+    )
     environment.filters["said"] = lambda turn: turn_content(turn["role"], turn["text"], turn.get("calls", ()))
     return environment
