@@ -578,6 +578,21 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callab
     report = load_report(folder)
     assert report["before"]["n"] == report["now"]["n"] == 28
     assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"}
+    # The summary states the typical errors of the verdict, for a new annotator, on the same ratings.
+    ledger, verdict = Ledger.from_json(report["ledger"]), Ledger.from_json(report["verdict"]["ledger"])
+    now, change = ledger["error:candidate"], ledger["error_change"]
+    assert now.text() == verdict["error"].short and now.value != pytest.approx(report["now"]["rmse"], abs=1e-6)
+    assert change.value == pytest.approx(now.value - ledger["error:in use"].value) and now.n == change.n == 28
+    assert report["summary"].startswith(
+        f"Typical error {ledger.text('error:in use')} before and {now.text()} now on the same 28 held-out ratings of "
+    )
+    # A candidate of an earlier version has no such figures, and its summary was about known annotators.
+    stored = candidate_folder(folder) / "refit.json"
+    old = {**json.loads(stored.read_text(encoding="utf-8")), "summary": "The error changes by −0.034 points: better."}
+    stored.write_text(json.dumps({name: value for name, value in old.items() if name != "ledger"}), encoding="utf-8")
+    assert load_report(folder)["summary"].startswith(
+        "An earlier version compared this candidate by its error for known"
+    )
     before, new = ((each / "evaluator.json").read_bytes() for each in (folder, candidate_folder(folder)))
     old = folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
     assert recover_promotion(folder) and not recover_promotion(folder)

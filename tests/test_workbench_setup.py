@@ -28,6 +28,7 @@ from accord.project import (
     with_rubric_file,
     with_study,
 )
+from accord.results import Figure, figure_html
 from accord.store import Imports
 from accord.studies import verdict_in_use
 from accord.studies.retrain import recover_promotion
@@ -358,7 +359,7 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
     [row] = json.loads(browser.get("/index.json"))["studies"]
     assert (row["people"], row["waiting"], row["full"]) == (["ann", "bob"], ["bob"], 6)
-    assert row["disputed"] == sum(place > 0 for place in places) and row["adjudicated"] == 0
+    assert row["disputed"] == sum(place > 1 for place in places) > 0 and row["adjudicated"] == 0
     assert f"People disagree on {row['disputed']} items" in steps and ", " in row["agreement"]
     queue = json.loads(browser.get("/lead/look/disagree.json"))
     assert (queue["listed"], queue["done"]) == (row["disputed"], 0) and all(step["reason"] for step in steps.values())
@@ -731,8 +732,11 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     form = token(page)
     both = json.loads(browser.get("/evaluators.json?first=default&second=constant"))["compared"]
     assert both["names"] == ["default", "constant"] and "12 ratings" in both["note"]
-    assert [len(each["values"]) for each in both["rows"]] == [2] * 4 and both["rows"][0]["values"][0]["value"] > 0
+    assert {len(each["values"]) for each in both["rows"]} == {2} and both["rows"][0]["values"][0]["value"] > 0
     page = browser.get("/evaluators?first=default&second=constant")
+    for name, row in zip(("default", "constant"), data[::-1], strict=True):
+        [error] = [each for each in row["ledger"] if each["figure"] == "error"]
+        assert row["name"] == name and figure_html(Figure.from_json(error)) in page and "12 held-out" in error["about"]
     assert 'id="compare"' in page and 'class="ranges"' in page and not strange(page)
     assert page.index("<details") < page.index('action="/evaluators/use"'), "a question comes first"
     used = browser.post("/evaluators/use", form=form, name="default")

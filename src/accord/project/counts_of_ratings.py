@@ -110,40 +110,46 @@ def rating_counts(project: Workspace, evaluator: Path | None = None, recorded: i
     """
     store, question = project.store, project.question
     labels = comparable_labels(store, question.id)
-    learned, replaced = (None, 0) if evaluator is None else _learned(store, labels, modified_at(evaluator), recorded)
+    learned, replaced = None, 0
+    if evaluator is not None:
+        learned, replaced = map(len, labels_at(store, labels, modified_at(evaluator), recorded))
     return RatingCounts(
         store.count_conversations(), len({label.target.conversation for label in labels}), len(labels),
         len(labels.annotators), LabelCounts(store).wordings(question), store.other_scales, learned, replaced,
     )  # fmt: skip
 
 
-def _learned(store: Store, labels: Iterable[Label], fitted: str, recorded: int | None) -> tuple[int, int]:
-    """Return the number of labels that were stored and given before a fit, and of others that replace such a label."""
+def labels_at(
+    store: Store, labels: Iterable[Label], fitted: str, recorded: int | None = None
+) -> tuple[list[Label], list[Label]]:
+    """Return those of the labels of a question that existed at the time of a fit, and those that others replaced since.
+
+    A label existed if it was stored and given before the fit. Of labels that were stored later and have no later time,
+    as many existed as are missing from the number that the fit recorded.
+    """
     present = list(labels)
     if not present or store.labels_version()[1] <= fitted:
-        return len(present), 0
+        return present, []
     time = parse_time(fitted)
     stored: dict[tuple[Any, ...], list[str]] = {}
-    early = set[tuple[Any, ...]]()
+    early: dict[tuple[Any, ...], Label] = {}
     for label, added in LabelCounts(store).stored(present[0].question):
         stored.setdefault((*_key(label), label.time), []).append(added)
         if added <= fitted and not _is_after(label, time):
-            early.add(_key(label))
-    known, later, unsure = set[tuple[Any, ...]](), list[Label](), 0
-    learned = 0
+            early[_key(label)] = label
+    existed, replaced, unsure = list[Label](), list[Label](), list[Label]()
     for label in present:
-        times = stored.get((*_key(label), label.time))
+        times, key = stored.get((*_key(label), label.time)), _key(label)
         added = times.pop() if times else ""
         if added <= fitted and not _is_after(label, time):
-            learned += 1
-            known.add(_key(label))
-        elif _is_after(label, time) or _key(label) in early:
-            later.append(label)
-        else:
-            unsure += 1
-    replaced = sum(label.annotator != UNNAMED and _key(label) in early for label in later)
-    room = max((recorded or 0) - learned - len(early - known), 0)
-    return learned + min(unsure, room), replaced
+            existed.append(label)
+        elif key in early and label.annotator != UNNAMED:
+            replaced.append(early[key])
+        elif not _is_after(label, time):
+            unsure.append(label)
+    gone = early.keys() - set(map(_key, existed))
+    room = max((recorded or 0) - len(existed) - len(gone), 0)
+    return existed + unsure[:room], replaced
 
 
 def _key(label: Label) -> tuple[Any, ...]:

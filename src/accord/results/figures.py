@@ -54,6 +54,10 @@ DEFINITIONS: Mapping[str, Definition] = {
         "replace earlier ones", "New ratings that replace a learned one of the same person and text", "count"
     ),
     "error": Definition("typical error", f"Root mean squared difference of a score and {_RATING}", "points", "points"),
+    "error_change": Definition(
+        "change of the typical error", "Typical error of the candidate minus the one of the evaluator in use, on the "
+        "same ratings", "difference", "points",
+    ),
     "constant_error": Definition(
         "error of a constant guess", "The same error of one answer for every conversation", "points", "points"
     ),
