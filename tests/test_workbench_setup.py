@@ -759,6 +759,35 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     assert project.folder().name == "default"
 
 
+def test_candidate_and_evaluator_in_use_are_compared_by_the_typical_error(started: Workbench) -> None:
+    """Figures of the candidate's file, on the same ratings; a file of an earlier version has none."""
+    project = started.project
+    project.store.add_labels(
+        Label(Target(f"gpt-9-{place}"), "Q0", name, 1 + place % 4) for place in range(6) for name in ("ann", "bob")
+    )
+    folder = project.fit("default").folder
+    candidate = folder.with_name("default.candidate")
+    shutil.copytree(folder, candidate)
+    about = "the same 12 held-out ratings of 6 conversations"
+    errors = [Figure("error", 0.98, n=12, about=about, part=part) for part in ("in use", "candidate")]
+    figures = [*errors, Figure("error_change", 0.0, -0.1, 0.1, 12, about)]
+    metrics = {"n": 12, "rmse": 0.931, "rmse_low": 0.8, "rmse_high": 1.1}
+    test = {"statistic": "rmse", "difference": -0.034, "p_holm": 0.0015}
+    report = {"made": "2026-11-29T06:00:00+00:00", "ratings": 12, "now": metrics, "before": metrics, "tests": [test],
+              "summary": "The error changes by −0.034 points: the candidate is better."}  # fmt: skip
+    pages = []
+    for stored in ({**report, "ledger": [each.to_json() for each in figures], "summary": "Typical error 0.98"}, report):
+        (candidate / "refit.json").write_text(json.dumps(stored), encoding="utf-8")
+        page = html.unescape(started.browser().get("/evaluators?first=default.candidate&second=default"))
+        assert not strange(page) and "0.034" not in page
+        pages.append(page.partition('id="compare"')[2].partition("</section>")[0])
+    new, old = pages
+    keys = ("error:candidate", "error:in use", "error_change")
+    assert [new.count(f'data-figure="{key}"') for key in keys] == [1, 1, 1]
+    assert new.count("0.98") > 1 and "Error for known annotators" in new and "0.93" in new.partition("for known")[2]
+    assert "compared this candidate by its error for known annotators only" in old and "error_change" not in old
+
+
 def test_interrupted_restoration_is_undone(tmp_path: Path) -> None:
     folder = tmp_path / "default.before-20260101T000000000000"
     folder.mkdir()
