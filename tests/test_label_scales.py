@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
 from functools import partial
@@ -20,7 +21,7 @@ from accord.live import (
     scoring_problem,
 )
 from accord.live.ingest import EvaluatorReloader
-from accord.project import check_scale
+from accord.project import check_scale, rating_counts
 from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 
 pytestmark = pytest.mark.usefixtures("working_folder")
@@ -322,6 +323,47 @@ def test_labels_of_older_stores_are_sorted_by_their_values() -> None:
         id="q", text="Good?", scale=Scale(options=(0, 1), kind=ScaleKind.BINARY), meanings={"0": "no", "1": "yes"}
     )
     assert label_wordings(yes, [(None, "yes", 4)]).unknown == 4, "a value of the file is read by its meaning"
+
+
+def test_ratings_by_wording_and_learned_and_new_ones_add_up(fitted: None) -> None:
+    """Ten people's ratings of the present wording replace own earlier ones, two files come later, one without times."""
+    with api.open() as project:
+        folder = project.folder()
+        before = rating_counts(project, folder, 40)
+        assert before.text.endswith("40 ratings by 2 people: all learned") and not before.wordings_text
+        assert set(before.ledger()) == {
+            "conversations",
+            "rated",
+            "ratings",
+            "people",
+            "learned",
+            "new_ratings",
+            "replaced_ratings",
+        }
+    asks(text="How helpful is it?")
+    with api.open() as project:
+        now, wording = "2999-01-01T00:00:00+00:00", project.question.wording
+        again = [Label(Target(f"c{n}"), "good", "ann", 1 + (n + 1) % 5, now, wording) for n in range(10)]
+        other = [Label(Target(f"c{n}"), "good", "ben", 4, None, wording) for n in (1, 30)]
+        old = [Label(Target("c31"), "good", "ben", 4, "2001-01-01T00:00:00+00:00", wording)]
+        project.store.add_labels([*again, *other, *old])
+        found = rating_counts(project, folder, 40)
+        ledger = found.ledger()
+        counted = {name: figure.value for name, figure in ledger.items()}
+        assert counted == {
+            "conversations": 40, "rated": 22, "ratings": 42, "people": 2, "present_wording": 13, "earlier_wording": 29,
+            "learned": 29, "new_ratings": 13, "replaced_ratings": 11,
+        }  # fmt: skip
+        assert found.text == (
+            "40 conversations (22 rated), 42 ratings by 2 people: 29 learned, 13 new, of which 11 replace earlier ones "
+            "of the same person and conversation"
+        )
+        assert found.wordings_text == "13 labels of 'good' answer the present wording, 29 an earlier one"
+        assert found.to_json()["new"] == 13 and ledger.text("present_wording") == "13 of 42"
+        # A store that was made again from its files after the fit: the evaluator learned from as many as it recorded.
+        os.utime(folder / "evaluator.json", (10**9, 10**9))
+        assert rating_counts(project, folder, 30).learned == 30 and rating_counts(project, folder).learned == 0
+        assert rating_counts(project).learned is None and "learned" not in rating_counts(project).ledger()
 
 
 def test_pages_name_labels_by_wording_and_evaluators_of_another_question(fitted: None, workbench: Any) -> None:

@@ -21,17 +21,17 @@ from accord.store import Conflict, Item, LabelCounts, Studies
 from accord.studies import Adjudication, StudyProgress
 from accord.values import Annotation, Target
 
-ANSWERS = ({"ann": 1, "bob": 4}, {"ann": 2, "bob": 3}, {"ann": 2, "bob": 2})
-"""Answers to all questions of the first three items: far apart, one point apart, the same."""
+ANSWERS = ({"ann": 1, "bob": 4}, {"ann": 1, "bob": 3}, {"ann": 2, "bob": 2}, {"ann": 2, "bob": 3})
+"""Answers to all questions of the first items: three points apart, two points, the same, one point."""
 
 
 @pytest.fixture
 def disputed(workbench: StartWorkbench) -> Workbench:
-    """A study of two annotators and two leads with three rated items."""
+    """A study of two annotators and two leads with four rated items."""
     bench = workbench(["ann", "bob"], ["lea", "kim"], stages=[{"id": "rate", "questions": ["Q0", "Q1"]}])
     look, keys = bench.session(), list[str]()
     for person in ("ann", "bob"):
-        for _ in range(3):
+        for _ in range(4):
             assignment = look.take(person)
             assert assignment is not None
             keys.append(assignment.item.key)
@@ -58,9 +58,13 @@ def answers(fields: dict[str, str], value: str) -> dict[str, str]:
 
 def test_items_are_adjudicated_by_size_with_a_reason_and_a_note(disputed: Workbench) -> None:
     lea, labels = disputed.browser("lea"), len(disputed.store.labels())
-    first, second = queue_of(lea)
-    assert first["disputed"]["Q0"] == "1, 4" and second["disputed"]["Q0"] == "2, 3" and first["size"] > second["size"]
-    assert "People disagree on 2 items" in lea.get("/lead/look/disagree")
+    first, second, small = queue_of(lea)
+    assert first["disputed"]["Q0"] == "1, 4" and second["disputed"]["Q0"] == "1, 3" and first["size"] > second["size"]
+    assert [each["is_disputed"] for each in (first, second, small)] == [True, True, False]
+    page, data = lea.get("/lead/look/disagree"), json.loads(lea.get("/lead/look/disagree.json"))
+    assert "People disagree on 2 items" in page and "Smaller differences: 1 item<" in page
+    assert (data["listed"], data["smaller"], data["figures"][0]["text"]) == (2, 1, "2 of 12")
+    assert [json.loads(lea.get(f"/{path}.json"))["studies"][0]["disputed"] for path in ("index", "lead")] == [2, 2]
     assert lea.ask("GET", "/lead/look/disagree/next")[2].endswith(first["key"])
     fields = fields_of(lea, first["key"])
     decision = {**fields, **answers(fields, "4"), "reason": "guideline", "note": "<i>What</i> counts?"}
@@ -80,9 +84,13 @@ def test_items_are_adjudicated_by_size_with_a_reason_and_a_note(disputed: Workbe
     assert "&lt;i&gt;What" in page and "<i>What" not in page and "guideline unclear: 1" in page
     rows = list(csv.DictReader(io.StringIO(lea.get("/lead/look/clauses.csv"))))
     assert {row["reason"] for row in rows} == {"guideline unclear"} and rows[0]["lead"] == "lea"
-    assert "1 disputed item asks for a clearer wording" in lea.get("/rubric")
+    assert "1 adjudicated item asks for a clearer wording" in lea.get("/rubric")
     assert "Discuss 1 disputed item<" in lea.get("/lead/look") and "2 disputed, 1 adjudicated" in lea.get("/lead/look")
     assert len(disputed.store.labels()) == labels
+    fields = fields_of(lea, small["key"])  # a smaller difference may be decided too, and is in no count
+    shown_after(lea, "/lead/look/adjudicate", **fields, **answers(fields, "3"))
+    assert [each["state"] for each in queue_of(lea)] == ["adjudicated", "open", "adjudicated"]
+    assert "2 disputed, 1 adjudicated" in lea.get("/lead/look") and len(disputed.store.labels()) == labels
 
 
 def test_adjudication_is_exported_and_is_no_rating(disputed: Workbench, tmp_path: Path) -> None:

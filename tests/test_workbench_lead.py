@@ -23,6 +23,7 @@ from accord.charts import ChartRow
 from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.project import Config, Project
+from accord.results import Figure, Ledger, figure_html
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Item, Prediction, Studies
 from accord.studies import (
@@ -40,9 +41,11 @@ from accord.studies.agreement.annotators import (
     CountedEstimate,
     DisagreementParts,
     agreement_change,
+    agreement_figure,
     agreement_of,
     annotator_habits,
     decompose_disagreement,
+    disputed_units,
     most_disputed,
 )
 from accord.studies.background_jobs import BackgroundJobs
@@ -52,7 +55,7 @@ from accord.studies.item_order import ItemOrder, is_random_sample, make_ranking
 from accord.studies.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
-from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
+from accord.values import Annotation, Estimate, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
 from accord.web.pages.disagreement import habit_charts
 from accord.web.pages.lead import agreement_chart
 
@@ -204,26 +207,29 @@ HOSTILE = {
     "nobody": (answered(), "no item has answers of two people", "Too few shared items"),
     "one annotator": (answered(ann=UP), "no item has answers of two people", "Too few shared items"),
     "all equal": (answered(ann=[3] * 20, bob=[3] * 20), "cannot be measured", "None of two people is clearly"),
-    "full agreement": (answered(ann=UP, bob=UP), "People agree well: 100%", "None of two people is clearly"),
+    "full agreement": (answered(ann=UP, bob=UP), "People agree well: 1.00 from 0 (chance) to 1", "None of two people is clearly"),
     "perfect disagreement": (answered(ann=UP, bob=DOWN), "no better than chance: they disagree more", "None of two people is clearly"),
-    "opposite ends": (answered(ann=[1] * 20, bob=[5] * 20), "no better than chance: they disagree more", "ann is stricter than bob by 4 points"),
+    "opposite ends": (answered(ann=[1] * 20, bob=[5] * 20), "no better than chance: they disagree more", "ann is stricter than bob by 4.00 points"),
     "one constant": (answered(ann=[3] * 20, bob=UP), "not clear that people agree", "None of two people is clearly"),
     "few items": (answered(ann=[1, 2], bob=[2, 3]), "", "Too few shared items"),
     "two strict of four": (
         answered(ann=[1, 2, 2, 3] * 5, bob=[1, 2, 3, 2] * 5, cy=[2, 3, 3, 4] * 5, dee=[2, 3, 4, 3] * 5),
         "It is not clear that people agree beyond chance",
-        "Two of four people are stricter by three quarters of a point (ann, bob); two are more lenient by three "
-        "quarters of a point (cy, dee).",
+        "Two of four people are stricter by 0.67 points (ann, bob); two are more lenient by 0.67 points (cy, dee).",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_agreement_in_words_with_shares_and_axes_that_hold_their_intervals(name: str) -> None:
+def test_agreement_in_words_with_its_set_and_axes_that_hold_their_intervals(name: str) -> None:
     matrix, agreement, levels = HOSTILE[name]
     habits, parts = annotator_habits(matrix) if len(matrix.units) else [], decompose_disagreement(matrix)
-    assert agreement in describe_agreement(agreement_of(matrix))
-    assert describe_levels(habits, 4).startswith(levels)
+    alpha = agreement_figure(matrix, "in the study Look")
+    assert alpha.estimate == Estimate(*(getattr(agreement_of(matrix), name) for name in ("value", "low", "high")))
+    assert alpha.about == f"{alpha.n} ratings of {agreement_of(matrix).n} items in the study Look"
+    said = describe_agreement(alpha)
+    assert agreement in said and (not alpha.n or alpha.about in said)
+    assert describe_levels(habits).startswith(levels)
     for part in () if parts is None else (parts.level, parts.width, parts.residual):
         assert all(0 <= end <= 1 for end in (part.value, part.low, part.high) if end is not None)
     if parts is not None:
@@ -246,12 +252,12 @@ def estimates(draw: st.DrawFn, low: float = -2.0, high: float = 1.5) -> CountedE
 @given(estimates())
 @settings(max_examples=200)
 def test_agreement_is_stated_as_its_figures_say(alpha: CountedEstimate) -> None:
-    said = describe_agreement(alpha)
-    assert all(0 <= int(each) <= 100 for each in re.findall(r"(-?\d+)%", said))
-    assert alpha.value is not None
+    figure = Figure.of("alpha", alpha, alpha.n, "the set")
+    said = describe_agreement(figure)
+    assert alpha.value is not None and figure.text() in said and "the set" in said
     assert said.startswith("People agree no better than chance") == (alpha.value <= 0)
     is_clear = alpha.value > 0 and (alpha.low is None or alpha.low > 0)
-    assert ("of the way from chance to full agreement" in said) == is_clear
+    assert ("from 0 (chance) to 1 (full agreement)" in said) == is_clear
     assert ("disagree more than by chance" in said) <= (alpha.value < 0 and (alpha.high is None or alpha.high < 0))
 
 
@@ -260,7 +266,7 @@ def test_agreement_is_stated_as_its_figures_say(alpha: CountedEstimate) -> None:
 def test_levels_are_stated_as_their_intervals_say(levels: list[CountedEstimate]) -> None:
     habits = [AnnotatorHabit(f"person{n}", level, UNDEFINED, {}) for n, level in enumerate(levels)]
     known = [each for each in levels if each.value is not None]
-    said = describe_levels(habits, 4)
+    said = describe_levels(habits)
     clear = {
         sign: sum(sign * min(level.low, level.high, key=lambda end: sign * end) > 0 if level.low is not None
                   and level.high is not None else sign * (level.value or 0.0) > 0 for level in known)
@@ -500,6 +506,42 @@ def test_no_prediction_is_made_after_the_answer(begin: Callable[..., Begun]) -> 
     assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
 
+def test_answers_about_training_conversations_are_no_blind_test(begin: Callable[..., Begun]) -> None:
+    look, loop, panel = begin(annotators_per_item=3)
+    for person in ("ann", "bob"):
+        panel.rate(person, 10)
+    answers = look.studies.answers("look", question="Q0")
+    learned = {each.target.conversation for each in answers}
+    fit_and_promote(loop)
+    assert "blind" not in StudyProgress(look).sentence(), "no answer since the fit"
+    panel.rate("cy", 1)
+    assert not look.studies.predictions("look"), "items with some ratings come first, and they are training data"
+    first = live_accuracy(look)
+    assert not len(first.paired) and first.left_out == 1 and first.estimates() == {}
+    assert first.sentence() == (
+        "No answer is a blind test yet: 1 of 1 answer is about conversations that the evaluator learned from. Answers "
+        "about new conversations will be blind tests."
+    )
+    # Predictions that an earlier version saved are treated alike.
+    items = [item for item in look.studies.items("look") if item.target.conversation in learned]
+    signature = loop.predictors["look"].signature
+    saved = [Prediction(item.key, "cy", "Q0", signature, {"2": 1.0}, "2999") for item in items]
+    look.studies.add_predictions(saved)
+    panel.rate("cy", 30)
+    found = live_accuracy(look)
+    given = [each.target.conversation for each in look.studies.answers("look", question="Q0") if each.by == "cy"]
+    assert found.left_out == sum(name in learned for name in given) > 2
+    assert len(found.paired) == len(given) - found.left_out > 2 and not learned & set(found.conversation)
+    assert found.unpredicted == 20
+    assert f"{found.left_out} of {len(given)} answers are about conversations that the" in found.sentence()
+    ledger = found.ledger()
+    assert ledger.text("blind_answers") == f"{len(found.paired)} of {len(given)}" and "blind_error" in ledger
+    assert (
+        f"(blind test of {len(found.paired)} answers, {found.left_out} about training data"
+        in StudyProgress(look).sentence()
+    )
+
+
 def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Begun]) -> None:
     look, loop, panel = begin(order="informative", random_share=0.3)
     assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
@@ -536,6 +578,21 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callab
     report = load_report(folder)
     assert report["before"]["n"] == report["now"]["n"] == 28
     assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"}
+    # The summary states the typical errors of the verdict, for a new annotator, on the same ratings.
+    ledger, verdict = Ledger.from_json(report["ledger"]), Ledger.from_json(report["verdict"]["ledger"])
+    now, change = ledger["error:candidate"], ledger["error_change"]
+    assert now.text() == verdict["error"].short and now.value != pytest.approx(report["now"]["rmse"], abs=1e-6)
+    assert change.value == pytest.approx(now.value - ledger["error:in use"].value) and now.n == change.n == 28
+    assert report["summary"].startswith(
+        f"Typical error {ledger.text('error:in use')} before and {now.text()} now on the same 28 held-out ratings of "
+    )
+    # A candidate of an earlier version has no such figures, and its summary was about known annotators.
+    stored = candidate_folder(folder) / "refit.json"
+    old = {**json.loads(stored.read_text(encoding="utf-8")), "summary": "The error changes by −0.034 points: better."}
+    stored.write_text(json.dumps({name: value for name, value in old.items() if name != "ledger"}), encoding="utf-8")
+    assert load_report(folder)["summary"].startswith(
+        "An earlier version compared this candidate by its error for known"
+    )
     before, new = ((each / "evaluator.json").read_bytes() for each in (folder, candidate_folder(folder)))
     old = folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
     assert recover_promotion(folder) and not recover_promotion(folder)
@@ -646,7 +703,8 @@ def read_reports(lee: Browser, look: StudySession) -> None:
     page, verdict = lee.get("/evaluators/report"), made()["verdict"]
     home = json.loads(lee.get("/index.json"))
     assert verdict["title"] in page and home["evaluator"]["verdict"]["title"] == verdict["title"]
-    assert verdict["ruler"]["error"] == pytest.approx(home["evaluator"]["verdict"]["ruler"]["error"])
+    own, stored = (Ledger.from_json(each["ledger"])["error"] for each in (verdict, home["evaluator"]["verdict"]))
+    assert own.text() == stored.text()
     assert "24 ratings by 4 people" in page and "24 ratings by 4 people: all learned" in lee.get("/")
     assert 'id="agreement"' in page and "style=" not in page and "<script>" not in page
     assert all(f'id="{name}"' in page for name in re.findall(r'href="#(\w+)"', page))
@@ -673,8 +731,16 @@ def test_page_of_a_study_says_how_far_people_agree_and_what_to_do_next(
     page, data = html.unescape(lee.get("/lead/look")), json.loads(lee.get("/lead/look.json"))
     alpha = data["questions"][0]["agreement"]
     assert data["questions"][0]["question"] == "Q0" and data["headline"] in page
-    assert re.match(r"People .* on Q0 \(−?\d\.\d\d\)", data["headline"]) and f"{alpha['value']:.2f}" in data["headline"]
-    assert page.count('class="primary"') == 1 and "[" not in page.partition("<main")[2].partition("Settings of")[0]
+    figure = Figure.from_json(data["questions"][0]["alpha"])
+    assert figure.estimate == Estimate(alpha["value"], alpha["low"], alpha["high"]) and figure.part == "look"
+    assert re.fullmatch(rf"52 ratings of {alpha['n']} items in the study First look", figure.about) and figure.n == 52
+    assert re.match(rf"People .* on Q0 \({figure.short} on 52 ratings\)", data["headline"])
+    assert page.count('class="primary"') == 1
+    for path in ("/lead", "/lead/look", "/rubric"):
+        shown = lee.get(path)
+        assert figure_html(figure) in shown and figure.about in shown, path
+    for text in (data["summary"], data["agreement"], json.loads(lee.get("/lead/look/disagree.json"))["summary"]):
+        assert figure.about in text and figure.short in text
     table = page.partition('class="ranges"')[2].partition("</table>")[0]
     assert table.count("/lead/look/disagree?question=") == 2 and table.count('class="word"') == 2
     queue = json.loads(lee.get("/lead/look/disagree.json"))
@@ -684,24 +750,48 @@ def test_page_of_a_study_says_how_far_people_agree_and_what_to_do_next(
     assert data["full"] == home["full"] == row["full"] and row["agreement"] == home["agreement"]
     assert f"{data['full']} of 30 items rated twice" in page and row["disputed"] == data["disputed"]
     habits = {each["person"]: each["habit"] for each in data["people"]}
-    assert habits["ann"] == "half a point lower than the others" and habits["dee"] == "like the others"
+    levels = {each["person"]: Figure.from_json(each["figure"]) for each in data["people"]}
+    assert habits["ann"] == f"{-levels['ann'].value:.2f} points lower than the others" and levels["ann"].high < 0
+    assert habits["dee"] == "like the others" and figure_html(levels["ann"]) in lee.get("/lead/look")
     assert all(habit in page for habit in habits.values()) and "not compared with them blindly" in page
-    assert f"agreement: {row['agreement']}" in lee.get("/rubric")
+    assert f"agreement: {row['strength']}, <data" in lee.get("/rubric")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "pair", "is_disputed"),
+    [
+        ((1, 2, 3, 4, 5), "ordinal", (2, 3), False),
+        ((1, 2, 3, 4, 5), "ordinal", (2, 4), True),
+        ((0, 1), "binary", (0, 1), True),
+        ((0, 0.5, 1), "ordinal", (0, 0.5), False),
+        (tuple(range(11)), "ordinal", (4, 6), False),
+        (tuple(range(11)), "ordinal", (4, 7), True),
+        (tuple(range(101)), "ordinal", (40, 64), False),
+        (("red", "blue", "green"), "nominal", ("red", "blue"), True),
+        (("red", "blue", "green"), "nominal", ("red", "red"), False),
+    ],
+)
+def test_an_item_is_disputed_from_two_points_or_a_quarter_of_the_scale(
+    options: tuple[Any, ...], kind: str, pair: tuple[Any, Any], is_disputed: bool
+) -> None:
+    question = Question(id="main", text="?", scale=Scale(options=options, kind=ScaleKind(kind)))
+    matrix = AnswerMatrix.of(question, [said("ann", 1, pair[0]), said("bob", 1, pair[1]), said("ann", 2, pair[0])])
+    assert len(disputed_units(matrix)) == is_disputed
 
 
 def test_sentence_about_one_person_needs_shared_items_and_a_clear_difference() -> None:
-    assert describe_level(CountedEstimate(-0.5, -0.9, -0.1, 20), 4) == "half a point lower than the others"
-    assert describe_level(CountedEstimate(0.5, -0.1, 0.9, 20), 4) == "like the others"
-    assert describe_level(UNDEFINED, 4).startswith("unknown")
+    assert describe_level(CountedEstimate(-0.5, -0.9, -0.1, 20)) == "0.50 points lower than the others"
+    assert describe_level(CountedEstimate(0.5, -0.1, 0.9, 20)) == "like the others"
+    assert describe_level(UNDEFINED).startswith("unknown")
     for value, start in (
-        (0.9, "People agree well on <q> (0.90)"),
-        (-0.2, "People do not agree on <q> (−0.20): settle"),
+        (0.9, "People agree well on <q> (0.90 on 9 ratings)"),
+        (-0.2, "People do not agree on <q> (−0.20 on 9 ratings): settle"),
     ):
-        assert describe_agreement_on("<q>", CountedEstimate(value, value - 0.05, value + 0.05, 9)).startswith(start)
-    assert describe_agreement_on("Q", CountedEstimate(0.3, -0.1, 0.6, 9)).startswith(
-        "It is not clear that people agree on Q (0.30)"
+        assert describe_agreement_on("<q>", Figure("alpha", value, value - 0.05, value + 0.05, 9)).startswith(start)
+    assert describe_agreement_on("Q", Figure("alpha", 0.3, -0.1, 0.6, 9)).startswith(
+        "It is not clear that people agree on Q (0.30 on 9 ratings)"
     )
-    assert "unknown" in describe_agreement_on("Q", UNDEFINED)
+    assert "unknown" in describe_agreement_on("Q", Figure("alpha", None))
 
 
 def test_every_lead_page_opens_before_anybody_has_rated(workbench: StartWorkbench) -> None:

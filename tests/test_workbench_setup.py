@@ -28,6 +28,7 @@ from accord.project import (
     with_rubric_file,
     with_study,
 )
+from accord.results import Figure, figure_html
 from accord.store import Imports
 from accord.studies import verdict_in_use
 from accord.studies.retrain import recover_promotion
@@ -358,7 +359,7 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
     [row] = json.loads(browser.get("/index.json"))["studies"]
     assert (row["people"], row["waiting"], row["full"]) == (["ann", "bob"], ["bob"], 6)
-    assert row["disputed"] == sum(place > 0 for place in places) and row["adjudicated"] == 0
+    assert row["disputed"] == sum(place > 1 for place in places) > 0 and row["adjudicated"] == 0
     assert f"People disagree on {row['disputed']} items" in steps and ", " in row["agreement"]
     queue = json.loads(browser.get("/lead/look/disagree.json"))
     assert (queue["listed"], queue["done"]) == (row["disputed"], 0) and all(step["reason"] for step in steps.values())
@@ -732,8 +733,11 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     form = token(page)
     both = json.loads(browser.get("/evaluators.json?first=default&second=constant"))["compared"]
     assert both["names"] == ["default", "constant"] and "12 ratings" in both["note"]
-    assert [len(each["values"]) for each in both["rows"]] == [2] * 4 and both["rows"][0]["values"][0]["value"] > 0
+    assert {len(each["values"]) for each in both["rows"]} == {2} and both["rows"][0]["values"][0]["value"] > 0
     page = browser.get("/evaluators?first=default&second=constant")
+    for name, row in zip(("default", "constant"), data[::-1], strict=True):
+        [error] = [each for each in row["ledger"] if each["figure"] == "error"]
+        assert row["name"] == name and figure_html(Figure.from_json(error)) in page and "12 held-out" in error["about"]
     assert 'id="compare"' in page and 'class="ranges"' in page and not strange(page)
     assert page.index("<details") < page.index('action="/evaluators/use"'), "a question comes first"
     used = browser.post("/evaluators/use", form=form, name="default")
@@ -754,6 +758,35 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     for name in ("../x", "default.before-../../x", "unheard", ""):
         assert browser.post("/evaluators/use", form=form, name=name)[0] == 422
     assert project.folder().name == "default"
+
+
+def test_candidate_and_evaluator_in_use_are_compared_by_the_typical_error(started: Workbench) -> None:
+    """Figures of the candidate's file, on the same ratings; a file of an earlier version has none."""
+    project = started.project
+    project.store.add_labels(
+        Label(Target(f"gpt-9-{place}"), "Q0", name, 1 + place % 4) for place in range(6) for name in ("ann", "bob")
+    )
+    folder = project.fit("default").folder
+    candidate = folder.with_name("default.candidate")
+    shutil.copytree(folder, candidate)
+    about = "the same 12 held-out ratings of 6 conversations"
+    errors = [Figure("error", 0.98, n=12, about=about, part=part) for part in ("in use", "candidate")]
+    figures = [*errors, Figure("error_change", 0.0, -0.1, 0.1, 12, about)]
+    metrics = {"n": 12, "rmse": 0.931, "rmse_low": 0.8, "rmse_high": 1.1}
+    test = {"statistic": "rmse", "difference": -0.034, "p_holm": 0.0015}
+    report = {"made": "2026-11-29T06:00:00+00:00", "ratings": 12, "now": metrics, "before": metrics, "tests": [test],
+              "summary": "The error changes by −0.034 points: the candidate is better."}  # fmt: skip
+    pages = []
+    for stored in ({**report, "ledger": [each.to_json() for each in figures], "summary": "Typical error 0.98"}, report):
+        (candidate / "refit.json").write_text(json.dumps(stored), encoding="utf-8")
+        page = html.unescape(started.browser().get("/evaluators?first=default.candidate&second=default"))
+        assert not strange(page) and "0.034" not in page
+        pages.append(page.partition('id="compare"')[2].partition("</section>")[0])
+    new, old = pages
+    keys = ("error:candidate", "error:in use", "error_change")
+    assert [new.count(f'data-figure="{key}"') for key in keys] == [1, 1, 1]
+    assert new.count("0.98") > 1 and "Error for known annotators" in new and "0.93" in new.partition("for known")[2]
+    assert "compared this candidate by its error for known annotators only" in old and "error_change" not in old
 
 
 def test_interrupted_restoration_is_undone(tmp_path: Path) -> None:

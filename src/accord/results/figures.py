@@ -47,12 +47,17 @@ DEFINITIONS: Mapping[str, Definition] = {
     "people": Definition("people", "People who gave these ratings", "count"),
     "present_wording": Definition("of the present wording", "Ratings given to the present wording", "count"),
     "earlier_wording": Definition("of an earlier wording", "Ratings given to an earlier wording", "count"),
+    "unknown_wording": Definition("of a wording that is not stored", "Ratings without a stored wording", "count"),
     "learned": Definition("learned", "Ratings that the evaluator in use learned from and that are unchanged", "count"),
     "new_ratings": Definition("new", "Ratings that were given or changed since the evaluator was fitted", "count"),
     "replaced_ratings": Definition(
-        "replace earlier ones", "New ratings that replace an earlier one of the same person and text", "count"
+        "replace earlier ones", "New ratings that replace a learned one of the same person and text", "count"
     ),
     "error": Definition("typical error", f"Root mean squared difference of a score and {_RATING}", "points", "points"),
+    "error_change": Definition(
+        "change of the typical error", "Typical error of the candidate minus the one of the evaluator in use, on the "
+        "same ratings", "difference", "points",
+    ),
     "constant_error": Definition(
         "error of a constant guess", "The same error of one answer for every conversation", "points", "points"
     ),
@@ -107,12 +112,27 @@ DEFINITIONS: Mapping[str, Definition] = {
     "bias": Definition("bias", "Mean of score minus rating", "difference", "points"),
     "mean_score": Definition("mean score", "Mean of the scores", "points", "points"),
     "mean_rating": Definition("mean rating", "Mean of people's ratings", "points", "points"),
+    "blind_answers": Definition(
+        "blind test", "Answers that were predicted before they were given, about conversations that the evaluator did "
+        "not learn from", "count",
+    ),
+    "blind_error": Definition(
+        "typical error in the blind test", "Root mean squared difference of a prediction and the answer that was given "
+        "after it, for the person who answered", "points", "points",
+    ),
     "new_scores": Definition("new scores", "Scored texts that the evaluator in use did not learn from", "count"),
     "new_unlike": Definition(
         "unlike the training data", "New scored texts whose scores have the warning that they are unlike the training "
         "data", "count",
     ),
-    "disputed": Definition("disputed items", "Items that two people rate two or more points apart", "count"),
+    "level": Definition(
+        "level", "Mean of a person's ratings minus the mean of the others' ratings of the same items", "difference",
+        "points",
+    ),
+    "disputed": Definition(
+        "disputed items", "Items that two people rate two or more points apart on a question; of a scale with more "
+        "than nine options a quarter of it, with two options or without an order different answers", "count",
+    ),
 }  # fmt: skip
 """Definition of each figure by name; a figure of this name means nothing else on any surface."""
 

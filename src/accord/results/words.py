@@ -36,7 +36,14 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def counts(conversations: int, ratings: int, people: int, learned: int | None = None, rated: int | None = None) -> str:
+def counts(
+    conversations: int,
+    ratings: int,
+    people: int,
+    learned: int | None = None,
+    rated: int | None = None,
+    replaced: int = 0,
+) -> str:
     """Return the numbers of conversations and ratings as every page, the report and the terminal state them.
 
     Args:
@@ -45,9 +52,12 @@ def counts(conversations: int, ratings: int, people: int, learned: int | None = 
         people: Number of people who gave them.
         learned: Number of ratings that the evaluator learned from, if one is in use.
         rated: Number of conversations with a rating, if it may differ from `conversations`.
+        replaced: Number of new ratings that replace a learned one of the same person and conversation.
 
     >>> counts(150, 571, 4, learned=507)
     '150 conversations, 571 ratings by 4 people: 507 learned, 64 new'
+    >>> counts(150, 412, 4, learned=340, replaced=60).partition(": ")[2]
+    '340 learned, 72 new, of which 60 replace earlier ones of the same person and conversation'
     >>> counts(1000, 1, 1, rated=1), counts(3, 0, 0)
     ('1,000 conversations (1 rated), 1 rating by 1 person', '3 conversations, no ratings')
     """
@@ -60,7 +70,11 @@ def counts(conversations: int, ratings: int, people: int, learned: int | None = 
     if learned is None:
         return text
     new = max(ratings - learned, 0)
-    return f"{text}: all learned" if not new else f"{text}: {ratings - new:,} learned, {new:,} new"
+    if not new:
+        return f"{text}: all learned"
+    verb = "replaces an earlier one" if replaced == 1 else "replace earlier ones"
+    clause = f", of which {replaced:,} {verb} of the same person and conversation" if replaced else ""
+    return f"{text}: {ratings - new:,} learned, {new:,} new{clause}"
 
 
 STRENGTHS = ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "a little"))

@@ -1,15 +1,17 @@
-"""Numbers of labels: by person, by judge, and by wording and scale of a question."""
+"""Numbers of labels: by person, by judge, and by wording and scale of a question; and when each was stored."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlalchemy import func, select
 
 from accord.formats import LabelWordings, label_wordings
 from accord.store.engine import read_json
-from accord.store.rows import MODEL, PERSON
+from accord.store.rows import BATCH, MODEL, PERSON, batches, label_from
 from accord.store.schema import annotation_table, is_rating
 from accord.store.store import Store
-from accord.values import Question
+from accord.values import Label, Question
 
 
 class LabelCounts:
@@ -31,8 +33,31 @@ class LabelCounts:
         return dict(tuple(row) for row in self._store._stream(query.group_by(table.by).order_by(table.by)))
 
     def wordings(self, question: Question) -> LabelWordings:
-        """Return the numbers of labels of a question by wording and scale."""
+        """Return the numbers of labels of a question by wording and scale, the last one of each person and text."""
         table = annotation_table.c
         query = self._store._of_people(select(table.wording, table.value, func.count()), question.id)
         rows = self._store._stream(query.where(table.value != "null").group_by(table.wording, table.value))
-        return label_wordings(question, ((wording, read_json(value), count) for wording, value, count in rows))
+        found = label_wordings(question, ((wording, read_json(value), count) for wording, value, count in rows))
+        if not found.is_mixed:
+            return found
+        current = self._store.labels(question.id, "stop").on(question.id)  # a label may replace one of another wording
+        return label_wordings(question, ((each.wording, each.value, 1) for each in current if each.value is not None))
+
+    def stored(self, question: str) -> list[tuple[Label, str]]:
+        """Return all ratings of a question, also replaced ones, with the time when each was stored, in this order."""
+        names = "conversation turn question by value time wording against against_turn content added"
+        table = annotation_table.c
+        query = select(*(table[name] for name in names.split()))
+        query = query.where(table.kind == PERSON, is_rating(), table.question == question, table.value != "null")
+        return [(label_from(row), row.added) for row in self._store._stream(query.order_by(table.place, table.key))]
+
+    def rated_before(self, question: str, time: str, conversations: Iterable[str]) -> set[str]:
+        """Return those of the conversations that had a rating of a question when a time came, also a replaced one."""
+        table = annotation_table.c
+        query = select(table.conversation).distinct()
+        query = query.where(table.kind == PERSON, is_rating(), table.question == question, table.added <= time)
+        return {
+            name
+            for batch in batches(conversations, BATCH)
+            for (name,) in self._store._stream(query.where(table.conversation.in_(batch)))
+        }

@@ -1,8 +1,9 @@
 from .adjudication import Adjudication as Adjudication, Dispute as Dispute
 from .agreement.sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
 from .agreement.sentences import describe_agreement_on as describe_agreement_on, describe_level as describe_level
-from .agreement.sentences import describe_parts as describe_parts
-from .agreement.annotators import agreement_of as agreement_of, annotator_habits as annotator_habits
+from .agreement.sentences import describe_parts as describe_parts, level_figures as level_figures
+from .agreement.annotators import agreement_figure as agreement_figure, agreement_of as agreement_of
+from .agreement.annotators import annotator_habits as annotator_habits, smallest_dispute as smallest_dispute
 from .agreement.annotators import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
 from .agreement.annotators import decompose_disagreement as decompose_disagreement
 from .agreement.annotators import DisagreementParts as DisagreementParts
@@ -17,7 +18,7 @@ from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .retrain import candidate_folder as candidate_folder, modified_at as modified_at
+from .retrain import candidate_folder as candidate_folder, IN_USE as IN_USE, modified_at as modified_at
 from .retrain import verdict_in_use as verdict_in_use
 from .shipped_studies import load_outcome as load_outcome, load_outcomes as load_outcomes
 from .shipped_studies import open_validation as open_validation

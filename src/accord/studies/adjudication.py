@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from accord.edges import BadInput
+from accord.results import Figure
 from accord.store import ADJUDICATED, Conflict, Item
-from accord.studies.agreement.annotators import Unit, most_disputed
+from accord.studies.agreement.annotators import Unit, disputed_units, most_disputed
 from accord.studies.study_progress import StudyProgress
 from accord.studies.submitted_answer import parse_value, text_field
 from accord.values import ISSUE, Annotation, Question, Value, canonical_json, content_hash
@@ -48,15 +49,16 @@ class Decision:
 
 @dataclass(frozen=True)
 class Dispute:
-    """Item on which people gave different answers.
+    """Item on which people gave different answers: a disputed one, or one with smaller differences.
 
     Attributes:
         item: The item.
-        sizes: Disputed questions with the size of the dispute, the largest first: the mean squared difference of two
-            people as a share of the largest possible one, 0 to 1.
+        sizes: Questions with different answers and the size of the difference, the largest first: the mean squared
+            difference of two people as a share of the largest possible one, 0 to 1.
         ratings: Answers by question and person.
         decisions: Decisions by question.
         last: By question, the ID of the last stored decision, also of a withdrawn one.
+        disputed: Questions on which two people are at least `smallest_dispute` apart; empty for smaller differences.
     """
 
     item: Item
@@ -64,6 +66,7 @@ class Dispute:
     ratings: Mapping[str, Ratings]
     decisions: Mapping[str, Decision]
     last: Mapping[str, str]
+    disputed: frozenset[str] = frozenset()
 
     @property
     def size(self) -> float:
@@ -80,27 +83,46 @@ class Dispute:
         """State of the item: `open`, `adjudicated`, or `changed` if somebody rated differently since then."""
         if any(each.ratings != self.ratings.get(name, {}) for name, each in self.decisions.items()):
             return "changed"
-        return "adjudicated" if self.decisions.keys() >= self.sizes.keys() else "open"
+        return "adjudicated" if self.decisions.keys() >= (self.disputed or self.sizes.keys()) else "open"
 
 
 class Adjudication:
-    """Disputed items of a study, and the decisions on them."""
+    """Disputed items of a study, those with smaller differences, and the decisions on them."""
 
     reasons: ClassVar[Mapping[str, str]] = REASONS
 
     def __init__(self, progress: StudyProgress) -> None:
         self.progress = progress
 
-    @cached_property
+    @property
     def disputes(self) -> list[Dispute]:
-        """Disputed items, the largest dispute first, and items with a decision."""
+        """Disputed items, the largest difference first: the queue of a lead."""
+        return [each for each in self.differences if each.disputed]
+
+    @property
+    def smaller(self) -> list[Dispute]:
+        """Other items with different answers or with a decision, the largest difference first."""
+        return [each for each in self.differences if not each.disputed]
+
+    def figure(self) -> Figure:
+        """Return the number of disputed items."""
+        count, study = self.progress.item_count, self.progress.study
+        return Figure("disputed", len(self.disputes), n=count, about=f"items of the study {study.title}", by="people",
+                      part=study.name, source="accord.studies.Adjudication")  # fmt: skip
+
+    @cached_property
+    def differences(self) -> list[Dispute]:
+        """Items with different answers, the largest difference first, and items with a decision."""
         progress = self.progress
         sizes: dict[Unit, dict[str, float]] = {}
+        disputed: dict[Unit, set[str]] = {}
         for question in progress.questions:
             matrix = progress.matrices[question.id]
             scale = question.scale.length**2
             for unit, size in most_disputed(matrix, len(matrix.units)):
                 sizes.setdefault(unit, {})[question.id] = min(size / scale, 1.0)
+            for unit in disputed_units(matrix):
+                disputed.setdefault(unit, set()).add(question.id)
         decisions, last = self._decisions()
         ratings: dict[Unit, dict[str, dict[str, Value | None]]] = {}
         for each in progress.first:
@@ -111,7 +133,7 @@ class Adjudication:
             if unit in sizes or decisions.get(unit):
                 ordered = dict(sorted(sizes.get(unit, {}).items(), key=lambda pair: -pair[1]))
                 parts = ratings.get(unit, {}), decisions.get(unit, {}), last.get(unit, {})
-                found.append(Dispute(item, ordered, *parts))
+                found.append(Dispute(item, ordered, *parts, frozenset(disputed.get(unit, ()))))
         return sorted(found, key=lambda each: (-each.size, -sum(each.sizes.values()), each.item.place))
 
     @cached_property
@@ -133,18 +155,19 @@ class Adjudication:
 
     @property
     def done(self) -> int:
-        """Number of adjudicated items."""
+        """Number of adjudicated items among the disputed ones."""
         return sum(each.state == "adjudicated" for each in self.disputes)
 
     def dispute(self, key: str) -> Dispute | None:
-        """Return the dispute about an item, or None."""
-        return next((each for each in self.disputes if each.item.key == key), None)
+        """Return the different answers about an item, or None."""
+        return next((each for each in self.differences if each.item.key == key), None)
 
     def next(self, after: str = "") -> Dispute | None:
-        """Return the next item to adjudicate after another one, from the start again at the end; None if all are."""
-        keys = [each.item.key for each in self.disputes]
+        """Return the next disputed item to decide after another one, again from the start at the end; None if none."""
+        queue = self.disputes
+        keys = [each.item.key for each in queue]
         start = keys.index(after) + 1 if after in keys else 0
-        return next((e for e in [*self.disputes[start:], *self.disputes[:start]] if e.state != "adjudicated"), None)
+        return next((each for each in [*queue[start:], *queue[:start]] if each.state != "adjudicated"), None)
 
     def annotations(self, key: str, fields: Mapping[str, Any], lead: str) -> list[Annotation]:
         """Return the annotations of a form that decides an item, or withdraws the decisions on it.
@@ -193,7 +216,9 @@ class Adjudication:
         """
         rows = []
         for question in self.progress.questions:
-            decided = [(each, each.decisions[question.id]) for each in self.disputes if question.id in each.decisions]
+            decided = [
+                (each, each.decisions[question.id]) for each in self.differences if question.id in each.decisions
+            ]
             reasons = Counter(decision.reason for _, decision in decided if decision.reason)
             if decided:
                 examples = [self._example(dispute, decision) for dispute, decision in decided]

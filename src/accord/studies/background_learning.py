@@ -12,7 +12,7 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
-from accord.project import Project, comparable_labels
+from accord.project import Project, comparable_labels, modified_at
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
@@ -72,8 +72,9 @@ class BackgroundLearning:
                 self.update_order(study)
 
     def _collect_evidence(self, study: StudySession, evaluator: Evaluator) -> None:
+        assert self.folder is not None
         try:
-            self.predictors[study.name] = BlindPredictor.create(study, evaluator)
+            self.predictors[study.name] = BlindPredictor.create(study, evaluator, modified_at(self.folder))
             self.reasons.pop(study.name, None)
         except AccordError as error:
             self.reasons[study.name] = hide_folders(error.for_commands)

@@ -16,20 +16,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
+from accord.decisions import Contest
 from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
-from accord.project import Fitted, Project
-from accord.results import p_text
-from accord.statistics import SIGNIFICANT, grouped_folds
-from accord.validation import MetricsTable, differences_of
+from accord.project import Fitted, Project, labels_at
+from accord.project import modified_at as modified_at
+from accord.results import Figure, Ledger, counted, written
+from accord.statistics import SIGNIFICANT, STATISTICS, grouped_folds
+from accord.validation import MetricsTable, Repeats, differences_of
 from accord.values import Labels
 
 REPORT = "refit.json"
-IN_USE = "in use"
+IN_USE, CANDIDATE = "in use", "candidate"
+COMPARED = "accord.studies.retrain.compare_with_current"
+"""Function behind the figures of a comparison."""
+OTHER_ERROR = (
+    "An earlier version compared this candidate by its error for known annotators only; fit again to compare its "
+    "typical error with the one of the evaluator in use."
+)
+"""Summary of a candidate of version 0.2 or before."""
 RetrainReport = dict[str, Any]
 MetricRow = dict[str, float | None]
 """Out-of-fold metrics: `n`, and `rmse`, `pearson` and `log_loss` with the ends of their intervals."""
@@ -38,11 +48,13 @@ MetricRow = dict[str, float | None]
 def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     """Return the report of a candidate, stored in its folder, before any comparison.
 
-    `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
-    candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
+    `now` holds the metrics of the candidate and `before` those of the evaluator in use, for annotators that they know.
+    `own_mean` is the test of the candidate against each annotator's own mean, and `tests` are those against the
+    evaluator in use. `ledger` has the typical errors of both for a new annotator and their difference, which the
+    summary states.
     """
-    return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None,
-            "before": None, "own_mean": None, "tests": [], "summary": "", "verdict": None}  # fmt: skip
+    return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None, "before": None,
+            "own_mean": None, "tests": [], "ledger": [], "summary": "", "verdict": None}  # fmt: skip
 
 
 def candidate_folder(folder: Path) -> Path:
@@ -150,6 +162,7 @@ class _Report(BaseModel):
     before: _Metrics | None = None
     own_mean: dict[str, Any] | None = None
     tests: list[dict[str, Any]] = []
+    ledger: list[dict[str, Any]] = []
     summary: str = ""
     verdict: _Verdict | None = None
 
@@ -160,7 +173,8 @@ def _read_report(folder: Path) -> RetrainReport | None:
         report = _Report.model_validate(read_json_file(folder / REPORT)).model_dump()
     except (OSError, BadInput, ValidationError):
         return None
-    return {**report, "summary": hide_folders(report["summary"])}
+    is_old = bool(report["tests"]) and not report["ledger"]  # its tests are of the error for known annotators
+    return {**report, "summary": OTHER_ERROR if is_old else hide_folders(report["summary"])}
 
 
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
@@ -257,7 +271,8 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     """Compare a candidate with the evaluator in use by paired tests on the same folds.
 
     The evaluator in use has learned from some of these ratings, so its own predictions look too good. It is fitted
-    again without each fold, with its settings, from the labels that existed when it was fitted.
+    again without each fold, with its settings, from the labels that existed when it was fitted. The error that decides
+    is the one of the verdict, for a new annotator.
     """
     report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
     if fitted.held_out is None:
@@ -276,9 +291,34 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
         reason = hide_folders(str(error))
         return {**report, "summary": f"The evaluator in use cannot be compared with the candidate: {reason}"}
     table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    report["before"] = _metric_row(table.row([current], current.scored & comparison.systems[0].scored).to_json())
-    tests = [each.to_json() for each in differences_of([comparison.systems[:1], [current]], table)]
-    return {**report, "tests": tests, "summary": _summary(tests)}
+    first, *_ = current
+    report["before"] = _metric_row(table.row([first], first.scored & comparison.systems[0].scored).to_json())
+    tests = [each.to_json() for each in differences_of([comparison.systems[:1], [first]], table)]
+    candidate = comparison.repeats(comparison.systems[0].name)
+    ledger, summary = _error_change(comparison.ratings, candidate, current)
+    return {**report, "tests": tests, "ledger": ledger.to_json(), "summary": summary}
+
+
+def _error_change(rated: Ratings, candidate: Repeats, current: Repeats) -> tuple[Ledger, str]:
+    """Return the typical errors of both evaluators for a new annotator on the same ratings, and a sentence about them.
+
+    Both are averaged over the repetitions of the cross-validation that both have.
+    """
+    count = min(len(candidate), len(current))
+    contest = Contest({CANDIDATE: candidate[:count], IN_USE: current[:count]}, rated)
+    both = np.flatnonzero(np.logical_and(*contest.scored.values()))
+    if not len(both) or (test := contest.test(CANDIDATE, IN_USE)) is None:
+        return Ledger(), "Too few conversations for a test."
+    errors = {
+        name: float(np.mean([STATISTICS["rmse"](each.paired_new(rated).take(both)) for each in repeats]))
+        for name, repeats in contest.systems.items()
+    }
+    texts = counted(len(set(rated.conversation[both])), "conversation")
+    about = f"the same {counted(len(both), 'held-out rating')} of {texts}"
+    change = Figure("error_change", test.difference, test.low, test.high, len(both), about, over="conversations",
+                    source=COMPARED)  # fmt: skip
+    figures = [Figure("error", errors[name], n=len(both), about=about, part=name, source=COMPARED) for name in errors]
+    return Ledger([*figures, change]), _summary(change, errors, test.p)
 
 
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
@@ -286,38 +326,48 @@ def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     return {name: row.get(name) for name in ("n", *names)}
 
 
-def modified_at(folder: Path) -> str:
-    """Return the time at which an evaluator was saved, in ISO format (UTC)."""
-    modified = (folder / CARD).stat().st_mtime
-    return datetime.fromtimestamp(modified, UTC).isoformat(timespec="milliseconds")
-
-
-def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> Predictions:
-    """Return the out-of-fold predictions of the evaluator in use, fitted to the labels up to a time."""
+def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> list[Predictions]:
+    """Return out-of-fold predictions of the evaluator in use, fitted to the labels at a time, in each repetition."""
     assert fitted.held_out is not None
     train, comparison = fitted.held_out.train, fitted.held_out.comparison
     if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
         raise BadInput("it cannot be fitted again without each fold")
     evidence: EvidenceTable = project.measure(before.sources, train.samples)
-    past_labels = Labels((each for each in train.labels if each.time is None or each.time <= time), train.labels.groups)
+    scale = train.question.scale
+    existed, replaced = labels_at(project.store, train.labels.on(train.question.id), time)
+    own = [*existed, *(each for each in replaced if each.value is not None and scale.holds(each.value))]
+    others = [each for each in train.labels if each.question != train.question.id]
+    past_labels = Labels(
+        [*own, *(each for each in others if each.time is None or each.time <= time)], train.labels.groups
+    )
     never = untested_groups(evidence, train.labels, train.question, comparison.seen)
     splits = tuple(grouped_folds(list(comparison.ratings.group), comparison.folds, comparison.seed, never))
     rated = replace(comparison.ratings, row=evidence.rows_of(comparison.ratings.target))
     folds, seed = comparison.folds, comparison.seed
     experiment = Experiment(train.question, evidence, past_labels, rated, splits, folds, seed)
-    system = experiment.run(IN_USE, lambda question: before.learner)
-    if not system.scored.any():
-        raise BadInput(next(iter(system.reasons), "it has no predictions"))
-    return system
+    count = len(comparison.repeats(comparison.systems[0].name))
+    systems = [again.run(IN_USE, lambda question: before.learner) for again in experiment.repeats(count)]
+    if not systems[0].scored.any():
+        raise BadInput(next(iter(systems[0].reasons), "it has no predictions"))
+    return systems
 
 
-def _summary(tests: list[dict[str, Any]]) -> str:
-    test = next((each for each in tests if each["statistic"] == "rmse"), None)
-    if test is None:
-        return "Too few conversations for a test."
-    low, high = test["difference_low"], test["difference_high"]
-    ends = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    change = f"The error changes by {test['difference']:+.3f}{ends} points, {p_text(test['p_holm'])}".replace("-", "−")
-    if test["p_holm"] >= SIGNIFICANT:
-        return f"{change}: no clear difference."
-    return f"{change}: the candidate is {'better' if test['difference'] < 0 else 'worse'}."
+def _summary(change: Figure, errors: Mapping[str, float], p: float) -> str:
+    """Return the errors before and now, and if their difference is clear, as a sentence.
+
+    >>> change = Figure("error_change", -0.034, -0.052, -0.011, 412, "the same 412 held-out ratings")
+    >>> _summary(change, {IN_USE: 0.98, CANDIDATE: 0.946}, 0.0015)
+    'Typical error 0.98 before and 0.95 now on the same 412 held-out ratings: better by 0.03 [0.01, 0.05].'
+    >>> _summary(change, {IN_USE: 0.98, CANDIDATE: 0.946}, 0.3).rpartition(": ")[2]
+    'no clear difference (−0.03 [−0.05, −0.01]).'
+    """
+    before, now = (written(errors[name], "points") for name in (IN_USE, CANDIDATE))
+    text = f"Typical error {before} before and {now} now on {change.about}"
+    assert change.value is not None
+    if p >= SIGNIFICANT or change.low is None or change.high is None or change.low <= 0 <= change.high:
+        return f"{text}: no clear difference ({change.text()})."
+    is_better = change.value < 0
+    sign, low, high = (-1, change.high, change.low) if is_better else (1, change.low, change.high)
+    ends = ", ".join(written(sign * end, "points") for end in (low, high))
+    by = written(abs(change.value), "points")
+    return f"{text}: {'better' if is_better else 'worse'} by {by} [{ends}]."

@@ -9,11 +9,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from accord.results import agreement_words
+from accord.results import Figure, agreement_word
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
-from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
-from accord.studies.blind_predictions import LiveAccuracy, compare_with_own_mean, live_accuracy
+from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_figure
+from accord.studies.blind_predictions import LiveAccuracy, live_accuracy
 from accord.studies.study_session import StudySession
 from accord.values import ISSUE, Annotation, Question, Value
 
@@ -44,7 +44,7 @@ class AnnotatorProgress:
 class QuestionProgress:
     """Answers to one question, of which `none` are "does not apply", and Krippendorff's α of all annotators.
 
-    `full` is the number of items with all of their answers.
+    `full` is the number of items with all of their answers; `alpha` is the agreement with its set of ratings.
     """
 
     question: str
@@ -54,6 +54,7 @@ class QuestionProgress:
     people: int
     full: int
     agreement: CountedEstimate
+    alpha: Figure
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,10 @@ class StudyProgress:
         per_item = self.study.settings.annotators_per_item
         full = int((matrix.given.sum(axis=1) >= per_item).sum()) if len(matrix.units) else 0
         question, answers = matrix.question, int(matrix.given.sum()) + none
-        agreement = agreement_of(matrix)
-        return QuestionProgress(question.id, question.text, answers, none, len(matrix.people), full, agreement)
+        part = self.study.name if question.id == self.main.id else f"{self.study.name}: {question.id}"
+        alpha = agreement_figure(matrix, f"in the study {self.study.title}", part)
+        agreement = CountedEstimate(alpha.value, alpha.low, alpha.high, int(matrix.shared.sum()))
+        return QuestionProgress(question.id, question.text, answers, none, len(matrix.people), full, agreement, alpha)
 
     @cached_property
     def _main_answers(self) -> list[Annotation]:
@@ -233,9 +236,12 @@ class StudyProgress:
         """Return the progress of the study in one sentence."""
         if not self.main_progress.answers and not self.first:
             return f"No answers yet; {self.item_count} items to be {self._all_ratings}{self.synthetic_note()}."
-        estimates = self.accuracy.estimates() if self.accuracy else {}
-        parts = [self.completed(), f"agreement of people: {agreement_words(self.main_progress.agreement)}"]
-        parts += [compare_with_own_mean(estimates["gain"])] if estimates else []
+        alpha = self.main_progress.alpha
+        known = (
+            "unknown" if alpha.value is None else f"{agreement_word(alpha.estimate)}, {alpha.short} on {alpha.about}"
+        )
+        parts = [self.completed(), f"agreement of people: {known}"]
+        parts += [self.accuracy.clause()] if self.accuracy is not None else []
         return "; ".join(parts) + f"{self.synthetic_note()}."
 
     def completed(self) -> str:

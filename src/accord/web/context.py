@@ -29,9 +29,10 @@ from starlette.exceptions import HTTPException
 from accord.board import Board, dimension_in_words
 from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
+from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
-from accord.project import Project, comparable_labels
-from accord.results import counts, figure_html
+from accord.project import Project, rating_counts
+from accord.results import Figure, figure_html
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric
@@ -288,17 +289,11 @@ class WorkbenchContext:
         """Return the numbers of conversations and ratings of the main question, and the sentence that states them.
 
         Args:
-            learned: Number of ratings that the evaluator in use has learned.
+            learned: Number of ratings that the fit of the evaluator in use recorded; None if none is in use.
         """
-        labels = comparable_labels(self.project.store, self.project.question.id)
-        conversations = self.project.store.count_conversations()
-        ratings, people = len(labels), len(labels.annotators)
-        rated = len({label.target.conversation for label in labels})
-        return {
-            "conversations": conversations, "rated": rated, "ratings": ratings, "people": people, "learned": learned,
-            "new": None if learned is None else max(ratings - learned, 0),
-            "text": counts(conversations, ratings, people, learned, rated),
-        }  # fmt: skip
+        folder = self.project.folder()
+        is_fitted = learned is not None and (folder / CARD).is_file()
+        return rating_counts(self.project, folder if is_fitted else None, learned).to_json()
 
     # --- responses ------------------------------------------------------------------------------------------------
 
@@ -463,5 +458,8 @@ def _templates() -> Environment:
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
+    environment.globals["figure"] = lambda figure: Markup(
+        figure_html(figure if isinstance(figure, Figure) else Figure.from_json(figure))
+    )
     environment.filters["said"] = lambda turn: turn_content(turn["role"], turn["text"], turn.get("calls", ()))
     return environment

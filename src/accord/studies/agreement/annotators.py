@@ -1,4 +1,4 @@
-"""Agreement of annotators, and the parts of their disagreement; intervals are over conversations.
+"""Agreement of annotators, disputed items, and the parts of the disagreement; intervals are over conversations.
 
 The answers to a question form a matrix of items by annotators. Disagreement is the squared difference of two answers to
 one item. Each annotator has a level (harsh or lenient) and a width (share of the scale in use); the residual is the
@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.results import Figure, counted
 from accord.statistics import (
     DETAIL_DRAWS,
     STATISTICS,
@@ -146,6 +147,20 @@ def option_index(question: Question, value: Value) -> int:
 def agreement_of(answers: AnswerMatrix) -> CountedEstimate:
     """Return Krippendorff's α on items with several answers; ordinal if the scale is ordered."""
     return answers.estimate(answers.alphas, int(answers.shared.sum()))
+
+
+def agreement_figure(answers: AnswerMatrix, where: str = "", part: str = "") -> Figure:
+    """Return Krippendorff's α as a figure, with its number of ratings and the set that they are.
+
+    Args:
+        answers: The answers.
+        where: End of the set in words, such as "in the study Helpful answers?".
+        part: Part of the project that the answers belong to, such as a study.
+    """
+    alpha, ratings = agreement_of(answers), int(answers.given[answers.shared].sum())
+    about = " ".join(filter(None, [f"{counted(ratings, 'rating')} of {counted(alpha.n, 'item')}", where]))
+    source = "accord.studies.agreement_figure"
+    return Figure.of("alpha", alpha, ratings, about, "people", part=part, source=source)
 
 
 def agreement_change(
@@ -333,6 +348,37 @@ def _least_squares_within_items(values: Floats, design: Floats) -> Floats:
     y = np.where(given, values - (np.nansum(values, axis=1) / count)[:, None], 0.0)
     X = np.where(given[:, :, None], masked - (masked.sum(axis=1) / count[:, None])[:, None, :], 0.0)
     return np.asarray(np.linalg.lstsq(X[given], y[given], rcond=1e-8)[0])
+
+
+def smallest_dispute(question: Question) -> float:
+    """Return the smallest difference of two answers that is a dispute, in units of the scale.
+
+    It is two steps between neighboring options, or a quarter of the scale where that is more (from ten options on).
+    With two options, or without an order, any two different answers are a dispute.
+
+    >>> from accord.values import Scale
+    >>> for options in ((1, 2, 3, 4, 5), (0, 1), tuple(range(11)), (0, 0.5, 1)):
+    ...     print(smallest_dispute(Question(id="q", text="Good?", scale=Scale(options=options))))
+    2.0
+    1.0
+    2.5
+    1.0
+    """
+    numbers = option_numbers(question)
+    length, steps = numbers[-1] - numbers[0], len(numbers) - 1
+    if steps < 2 or not question.scale.is_ordered:
+        return float(min(np.diff(numbers), default=1.0))
+    return max(2 * length / steps, length / 4)
+
+
+def disputed_units(answers: AnswerMatrix) -> set[Unit]:
+    """Return the items on which two people are at least `smallest_dispute` apart."""
+    rows = np.flatnonzero(answers.shared)
+    if not len(rows):
+        return set()
+    values = answers.values[rows]
+    is_apart = np.nanmax(values, axis=1) - np.nanmin(values, axis=1) >= smallest_dispute(answers.question) - 1e-9
+    return {answers.units[int(row)] for row in rows[is_apart]}
 
 
 def most_disputed(answers: AnswerMatrix, count: int = 10) -> list[tuple[Unit, float]]:

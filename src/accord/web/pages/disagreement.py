@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, interval_plot
 from accord.edges import BadInput, escape_formula, one_line
+from accord.results import Figure
 from accord.store import Item
 from accord.studies import (
     Adjudication,
@@ -30,6 +31,7 @@ from accord.studies import (
     conversation_view,
     decompose_disagreement,
     describe_parts,
+    level_figures,
 )  # fmt: skip
 from accord.values import ISSUE, Question, Value
 from accord.web.accounts import new_key
@@ -85,14 +87,24 @@ class _DisagreementPages:
         selected = _question(progress, question or progress.main.id)
         parts, habits, others, summary = _habits_of(progress, selected)
         queue = Adjudication(progress)
-        shown = [each for each in queue.disputes if not question or question in {*each.sizes, *each.decisions}]
+        disputed = [each for each in queue.disputes if not question or question in each.disputed]
+        shown = [
+            *disputed,
+            *(each for each in queue.differences if each not in disputed
+              and (not question or question in {*each.sizes, *each.decisions})),
+        ]  # fmt: skip
         words = _first_words(progress, [each.item for each in shown[:MAX_ITEMS]])
-        items = [_row(progress, each, words) for each in shown[:MAX_ITEMS]]
+        items = [
+            {**_row(progress, each, words), "is_disputed": place < len(disputed)}
+            for place, each in enumerate(shown[:MAX_ITEMS])
+        ]
         data = {
             "study": study, "title": progress.study.title, "question": selected.id, "text": selected.text,
             "summary": summary, "parts": None if parts is None else asdict(parts),
-            "habits": [asdict(habit) for habit in habits], "items": items, "shown": len(items), "listed": len(shown),
-            "done": sum(each.state == "adjudicated" for each in shown), "clauses": len(queue.clauses()),
+            "habits": [asdict(habit) for habit in habits], "items": items, "shown": len(items),
+            "listed": len(disputed), "smaller": len(shown) - len(disputed),
+            "done": sum(each.state == "adjudicated" for each in disputed), "clauses": len(queue.clauses()),
+            "figures": [each.to_json() for each in (queue.figure(), *_figures(progress, selected, habits))],
         }  # fmt: skip
         return self.context.render_or_json(
             request, "disagreement", visitor, data, charts=habit_charts(selected, parts, habits), progress=progress,
@@ -116,12 +128,14 @@ class _DisagreementPages:
         dispute = queue.dispute(item)
         if dispute is None:
             raise HTTPException(404)
-        keys, sides = [each.item.key for each in queue.disputes], _conversation_views(progress, dispute.item)
+        listed = queue.disputes if dispute.disputed else queue.smaller
+        keys, sides = [each.item.key for each in listed], _conversation_views(progress, dispute.item)
         place = keys.index(item)
         words = _first_words(progress, [dispute.item])
         data = {
             **_row(progress, dispute, words), "study": study, "title": progress.study.title, "place": place + 1,
-            "total": len(keys), "done": queue.done, "answers": {name: dict(e) for name, e in dispute.ratings.items()},
+            "total": len(keys), "done": sum(each.state == "adjudicated" for each in listed),
+            "answers": {name: dict(e) for name, e in dispute.ratings.items()},
             "decisions": {name: asdict(each) for name, each in dispute.decisions.items()},
             "comments": _comments(progress, dispute.item), "marks": _marks(progress, dispute.item),
             "sides": [_turns_shown(view) for view in sides],
@@ -197,8 +211,14 @@ def _habits_of(
     parts = decompose_disagreement(matrix)
     has_habits = selected.scale.is_ordered and len(matrix.units) > 0
     habits = list(annotator_habits(matrix, others)) if has_habits else []
-    sentences = [agreement_sentences(matrix, habits), *([describe_parts(parts)] if parts else [])]
+    sentences = [agreement_sentences(progress, selected.id, habits), *([describe_parts(parts)] if parts else [])]
     return parts, habits, [other.question.id for other in others], " ".join(sentences)
+
+
+def _figures(progress: StudyProgress, selected: Question, habits: Sequence[AnnotatorHabit]) -> list[Figure]:
+    """Return the agreement on a question, and the level of each person."""
+    alpha = next(row.alpha for row in progress.by_question if row.question == selected.id)
+    return [alpha, *level_figures(habits, alpha.part)]
 
 
 def _row(progress: StudyProgress, dispute: Dispute, words: Mapping[str, str]) -> dict[str, Any]:

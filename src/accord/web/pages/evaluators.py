@@ -15,21 +15,18 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
-from accord.project import fitted_evaluators, other_question, wordings_text
+from accord.project import fitted_evaluators, other_question, rating_counts
 from accord.report import verdict_view
-from accord.results import DEFINITIONS, Ledger
-from accord.store import LabelCounts
-from accord.studies import candidate_folder, verdict_in_use
+from accord.results import Figure, Ledger
+from accord.studies import IN_USE, candidate_folder, verdict_in_use
 from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
 from accord.web.next_steps import refit_text
-from accord.web.pages.lead import estimate_text
 from accord.web.reports import CANDIDATE, Reports
 
 _BEFORE = ".before-"
-_METRICS = {"rmse": "Error for annotators it knows, in points", "pearson": "Correlation with people (r)",
-            "log_loss": "Log loss, lower is better"}  # fmt: skip
-"""Names of the metrics that are stored with a candidate."""
+_SHOWN = ("error", "known_error", "r", "within_one", "band", "decided", "bad_found")
+"""Figures of a verdict that two evaluators are compared by."""
 Row = dict[str, Any]
 
 
@@ -48,38 +45,37 @@ class _EvaluatorPages:
     def overview(self, request: Request, first: str = "", second: str = "") -> Response:
         """Show all evaluators, the candidate for the next one, and two of them side by side."""
         visitor = self.context.visitor(request, "lead")
-        state, rows = self.context.learning.state(), self._rows()
+        state, rows, project = self.context.learning.state(), self._rows(), self.context.project
         in_use = next((row for row in rows if row["is_in_use"]), None)
-        candidate = state["candidate"]
-        choices = [*rows, *([_candidate_row(self.context.project.folder(), candidate)] if candidate else [])]
+        candidate, folder = state["candidate"], project.folder()
+        choices = [*rows, *([_candidate_row(folder, candidate)] if candidate else [])]
         pair = _pair(choices, first, second)
         compared = None if pair is None else _compared(*pair, candidate)
-        data: dict[str, Any] = {"evaluators": rows, "question": self.context.project.question.text,
-                "main": self.context.project.question.id,
-                "wordings": self._wordings(),
-                "refit": "" if in_use else refit_text(self.context.project.store, self.context.project.folder()),
-                "counts": self.context.counts(None if in_use is None else in_use["learned"]),
+        counts = self.context.counts(None if in_use is None else in_use["learned"])
+        data: dict[str, Any] = {"evaluators": rows, "question": project.question.text, "main": project.question.id,
+                "wordings": counts["wordings"], "refit": "" if in_use else refit_text(project.store, folder),
+                "counts": counts,
                 "candidate": None if candidate is None else candidate["summary"],
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
             drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
-            is_learned=candidate is not None and candidate["ratings"] == data["counts"]["ratings"],
+            is_learned=candidate is not None and self._has_learned_all(candidate_folder(folder), candidate["ratings"]),
             undo=next((row for row in rows if row["is_earlier"]), None),
-            candidate_name=candidate_folder(self.context.project.folder()).name,
+            candidate_name=candidate_folder(folder).name,
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
             view=self._view(),
         )  # fmt: skip
+
+    def _has_learned_all(self, candidate: Path, recorded: int | None) -> bool:
+        """Return True if no rating was given or changed since the candidate was fitted."""
+        return (candidate / CARD).is_file() and not rating_counts(self.context.project, candidate, recorded).new
 
     def _view(self) -> dict[str, Any] | None:
         """Return the ruler and the facts of the evaluator in use."""
         folder = self.context.project.folder()
         verdict = verdict_in_use(self.context.project, folder) if (folder / CARD).is_file() else None
         return verdict_view(verdict) if verdict else None
-
-    def _wordings(self) -> str:
-        project = self.context.project
-        return wordings_text(LabelCounts(project.store).wordings(project.question), project.store.other_scales)
 
     def _rows(self) -> list[Row]:
         """Return the evaluators: the one in use first, then others, then its earlier versions, the last one first."""
@@ -116,6 +112,7 @@ def _verdict_fields(verdict: Mapping[str, Any] | None) -> Row:
     return {
         "title": found.get("title", ""), "sentence": found.get("sentence", ""), "meaning": found.get("meaning", ""),
         "learned": found.get("learned"), "ledger": ledger.to_json(),
+        "typical": ledger["error"].to_json() if "error" in ledger else None,
         "error": ledger["error"].estimate.to_json() if "error" in ledger else Estimate().to_json(),
     }  # fmt: skip
 
@@ -146,48 +143,61 @@ def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> R
     """Return the figures of two evaluators: on the same ratings if these are stored, else those of their verdicts."""
     names = [first["label"], second["label"]]
     own = {row["name"].endswith(CANDIDATE): row for row in (first, second)}
-    is_measured = candidate and candidate["before"] and candidate["now"]
-    if candidate and is_measured and own.keys() == {True, False} and own[False]["is_in_use"]:
-        parts = [candidate["now" if row is own[True] else "before"] for row in (first, second)]
-        rows = [
-            {"figure": text, "values": [_estimate(part, name) for part in parts]} for name, text in _METRICS.items()
-        ]
-        note = f"On the same {candidate['labels']:,} ratings, each predicted by a fit without it."
-        return {"names": names, "note": note, "rows": rows}
-    return {"names": names, **_of_verdicts(first, second)}
+    ledger = Ledger.from_json(candidate["ledger"]) if candidate else Ledger()
+    is_same = bool(candidate) and own.keys() == {True, False} and own[False]["is_in_use"]
+    if candidate and is_same and "error_change" in ledger:
+        parts = ["candidate" if row is own[True] else IN_USE for row in (first, second)]
+        known = [candidate["now" if row is own[True] else "before"] for row in (first, second)]
+        rows = [_figures_row([ledger[f"error:{part}"] for part in parts])]
+        rows.append(_figures_row([_known_error(each, part) for each, part in zip(known, parts, strict=True)]))
+        change = ledger["error_change"]
+        return {"names": names, "rows": rows, "note": candidate["summary"], "figures": [change.to_json()]}
+    note = f"{candidate['summary']} " if candidate and is_same and candidate["tests"] else ""
+    return {"names": names, **_of_verdicts(first, second, note), "figures": []}
 
 
-def _of_verdicts(first: Row, second: Row) -> Row:
+def _known_error(metrics: Mapping[str, float | None] | None, part: str) -> Figure:
+    """Return the error for known annotators that is stored with a candidate."""
+    found = metrics or {}
+    n = None if found.get("n") is None else int(found["n"] or 0)
+    value, low, high = (found.get(f"rmse{end}") for end in ("", "_low", "_high"))
+    return Figure("known_error", value, low, high, n, "" if n is None else f"{n:,} held-out ratings",
+                  over="conversations", part=part)  # fmt: skip
+
+
+def _of_verdicts(first: Row, second: Row, note: str) -> Row:
     """Return the figures that were measured when two evaluators were fitted, with a note about their ratings."""
-    note = f"Measured when each was fitted, on {first['learned']:,} ratings." if first["learned"] else ""
     if first["learned"] != second["learned"]:
         counts = [f"{row['learned']:,}" if row["learned"] is not None else "unknown" for row in (first, second)]
-        note = f"Measured when each was fitted, on different ratings ({' and '.join(counts)}); fit again to compare " \
-               "both on the same."  # fmt: skip
-    rows = [{"figure": "Typical error in points, for a new annotator", "values": [first["error"], second["error"]]}]
+        note += f"Measured when each was fitted, on different ratings ({' and '.join(counts)}); fit again to compare " \
+                "both on the same."  # fmt: skip
+    elif first["learned"]:
+        note += f"Measured when each was fitted, on {first['learned']:,} ratings."
     ledgers = [Ledger.from_json(row["ledger"]) for row in (first, second)]
-    for name in ("r", "within_one", "band", "decided", "bad_found"):
-        if name in ledgers[0]:
-            label = DEFINITIONS[name].label
-            rows.append({"figure": label[:1].upper() + label[1:], "values": [each.text(name) for each in ledgers]})
-    return {"note": note, "rows": rows}
+    names = [name for name in _SHOWN if any(name in each for each in ledgers)]
+    return {"note": note, "rows": [
+        _figures_row([each.get(name) or Figure(name, None) for each in ledgers]) for name in names
+    ]}  # fmt: skip
 
 
-def _estimate(metrics: Mapping[str, float | None], name: str) -> dict[str, float | None]:
-    return {"value": metrics[name], "low": metrics[f"{name}_low"], "high": metrics[f"{name}_high"]}
+def _figures_row(figures: Sequence[Figure]) -> Row:
+    """Return a row of the comparison: the label of a figure, and one of each evaluator."""
+    label = figures[0].definition.label
+    return {
+        "figure": label[:1].upper() + label[1:],
+        "values": [each.estimate.to_json() for each in figures],
+        "figures": [each.to_json() for each in figures],
+    }
 
 
 def _drawn(compared: Row) -> dict[str, Any]:
-    """Return the first figure as ranges, and the others as texts."""
-    first, *others = compared["rows"]
+    """Return the first figure as ranges, and all of them as a table."""
+    if not compared["rows"]:
+        return {"title": "", "chart": Markup(""), "rows": []}
+    first = compared["rows"][0]
     estimates = [Estimate(**value) for value in first["values"]]
     rows = [ChartRow(name, value) for name, value in zip(compared["names"], estimates, strict=True)]
     chart = (
         range_rows(rows, Axis(), first["figure"]) if any(each.value is not None for each in estimates) else Markup("")
     )
-    texts = [(row["figure"], [_shown(value) for value in row["values"]]) for row in others]
-    return {"title": first["figure"], "chart": chart, "rows": texts}
-
-
-def _shown(value: str | Mapping[str, float | None]) -> str:
-    return value if isinstance(value, str) else estimate_text(value)
+    return {"title": first["figure"], "chart": chart, "rows": compared["rows"]}

@@ -25,17 +25,16 @@ from accord.studies import (
     SCORE,
     Adjudication,
     AnnotatorHabit,
-    AnswerMatrix,
     ItemOrder,
     QuestionProgress,
     StudyProgress,
     StudySession,
-    agreement_of,
     annotator_habits,
     describe_agreement,
     describe_agreement_on,
     describe_level,
     describe_levels,
+    level_figures,
     norming_items,
     study_annotators,
 )  # fmt: skip
@@ -81,14 +80,15 @@ class _LeadPages:
         visitor = self.context.visitor(request, "lead")
         progress = self._progress(study)
         live, order, queue = _live_accuracy(progress), self.learning.orders.get(study), Adjudication(progress)
-        matrix, people = progress.matrices[progress.main.id], self._people(progress)
+        people = self._people(progress)
         own_done, own_total = progress.study.progress(visitor.person.name)
         row = {"study": study, "title": progress.study.title, "address": progress.study.start}
         data = {
             "study": study, "title": progress.study.title, "summary": progress.sentence(),
             "headline": _headline(progress), "parts": _counted(progress, queue),
             "generated": [each.id for each in progress.study.generated_questions()],
-            "agreement": agreement_sentences(matrix),
+            "agreement": agreement_sentences(progress, progress.main.id),
+            "figures": [progress.main_progress.alpha.to_json(), queue.figure().to_json()],
             "annotators_per_item": progress.study.settings.annotators_per_item, "items": progress.item_count,
             "full": progress.main_progress.full, "disputed": len(queue.disputes), "adjudicated": queue.done,
             "people": people, "questions": _questions(progress),
@@ -100,12 +100,13 @@ class _LeadPages:
         charts = {
             "agreement": _agreement_ranges(progress),
             "live": _live_chart(progress, live),
+            "blind": None if progress.accuracy is None else progress.accuracy.ledger(),
             "narrowing": _narrowing_chart(order) if order and order.remaining_variance else None,
         }
         waiting = [each["person"] for each in people if each["finished"] < each["total"]]
         return self.context.render_or_json(
             request, "lead_study", visitor, data, charts=charts, progress=progress, norming=NORMING_ITEMS,
-            edits=self._can_edit(progress.study), estimate=estimate_text, interval=interval_text,
+            edits=self._can_edit(progress.study), estimate=estimate_text,
             button=_next_button(progress, queue, own_total - own_done, waiting),
             reminder=reminder(row, str(request.base_url)) if waiting and not progress.study.settings.chat else "",
         )  # fmt: skip
@@ -123,13 +124,17 @@ class _LeadPages:
             **row, "problem": "", "summary": progress.sentence(), "full": progress.main_progress.full,
             "items": progress.item_count, "agreement": agreement_words(progress.main_progress.agreement),
             "question": progress.main.id, "disputed": len(queue.disputes), "adjudicated": queue.done,
+            "strength": agreement_word(progress.main_progress.agreement),
+            "alpha": progress.main_progress.alpha.to_json(), "figures": [queue.figure().to_json()],
         }  # fmt: skip
 
     def _people(self, progress: StudyProgress) -> list[dict[str, Any]]:
         """Return the progress of each annotator, and how their answers differ from those of the others."""
         matrix = progress.matrices[progress.main.id]
         is_ordered = matrix.question.scale.is_ordered and len(matrix.people) > 1 and len(matrix.units) > 0
-        levels = {each.person: each.level for each in annotator_habits(matrix)} if is_ordered else {}
+        habits = annotator_habits(matrix) if is_ordered else []
+        levels = {each.person: each.level for each in habits}
+        figures = dict(zip(levels, level_figures(habits, progress.study.name), strict=True))
         rows = []
         for each in progress.by_annotator:
             finished, total = progress.study.progress(each.person)
@@ -137,7 +142,8 @@ class _LeadPages:
             rows.append({
                 **asdict(each), "finished": finished, "total": total,
                 "level": None if level is None else level.to_json(),
-                "habit": "" if level is None else describe_level(level, matrix.question.scale.length),
+                "figure": None if level is None else figures[each.person].to_json(),
+                "habit": "" if level is None else describe_level(level),
             })  # fmt: skip
         return rows
 
@@ -234,7 +240,7 @@ def _headline(progress: StudyProgress) -> str:
     """Return the agreement on the main question in words; without ratings, that there are none."""
     if not progress.main_progress.answers:
         return "No ratings yet"
-    return describe_agreement_on(progress.main.shown, progress.main_progress.agreement)
+    return describe_agreement_on(progress.main.shown, progress.main_progress.alpha)
 
 
 def _counted(progress: StudyProgress, queue: Adjudication) -> list[str]:
@@ -284,7 +290,7 @@ def _questions(progress: StudyProgress) -> list[dict[str, Any]]:
     """Return the answers by question, the main one first, with the number of ratings that lack one."""
     ratings = max((row.answers for row in progress.by_question), default=0)
     return [
-        {**asdict(row), "missing": ratings - row.answers,
+        {**asdict(row), "alpha": row.alpha.to_json(), "missing": ratings - row.answers,
          "unasked": UNASKED.get(progress.study.rubric[row.question].applies, "left out")}
         for row in _main_first(progress)
     ]  # fmt: skip
@@ -299,7 +305,8 @@ def _agreement_ranges(progress: StudyProgress) -> Markup | None:
     address = disagreement_address(progress.study.name)
     rows = [
         ChartRow(progress.study.rubric.shown(row.question), row.agreement, "people",
-                 f"{address}?question={quote(row.question)}", agreement_word(row.agreement))
+                 f"{address}?question={quote(row.question)}",
+                 f"{agreement_word(row.agreement)}, {row.alpha.about.partition(' in the study ')[0]}")
         for row in _main_first(progress)
     ]  # fmt: skip
     known = [row.estimate for row in rows if row.estimate.value is not None]
@@ -314,7 +321,8 @@ def _live_accuracy(progress: StudyProgress) -> dict[str, Any] | None:
         return None
     return {
         "evaluator": accuracy.evaluator, "question": accuracy.question.id, "answers": len(accuracy.paired),
-        "unpredicted": accuracy.unpredicted, "conversations": len(accuracy.completed), "range": accuracy.range,
+        "unpredicted": accuracy.unpredicted, "left_out": accuracy.left_out, "text": accuracy.sentence(),
+        "figures": accuracy.ledger().to_json(), "conversations": len(accuracy.completed), "range": accuracy.range,
         "estimates": {name: estimate.to_json() for name, estimate in accuracy.estimates().items()},
     }  # fmt: skip
 
@@ -325,9 +333,10 @@ def _live_chart(progress: StudyProgress, live: Mapping[str, Any] | None) -> Mark
     estimates = {name: _estimate(fields) for name, fields in live["estimates"].items()}
     rmse = estimates["rmse"]
     error = Estimate(*(None if end is None else end / live["range"] for end in (rmse.value, rmse.low, rmse.high)))
-    alpha = next(row.agreement for row in progress.by_question if row.question == live["question"])
+    asked = next(row for row in progress.by_question if row.question == live["question"])
     rows = [
-        ChartRow("annotators: α", alpha, "people"), ChartRow("evaluator: r", estimates["pearson"]),
+        ChartRow(f"annotators: α (n = {asked.alpha.n:,})", asked.agreement, "people"),
+        ChartRow("evaluator: r", estimates["pearson"]),
         ChartRow("error / scale", error), ChartRow("within 80% interval", estimates["covered"]),
         ChartRow("gain over own mean", estimates["gain"]),
     ]  # fmt: skip
@@ -349,13 +358,13 @@ def _narrowing_chart(order: ItemOrder) -> Markup:
     return line_chart(lines, x, y, order.sentence(), guides=[Guide(0.5, is_level=True)])
 
 
-def agreement_sentences(matrix: AnswerMatrix, habits: Sequence[AnnotatorHabit] | None = None) -> str:
-    """Return the agreement, and the people who are stricter or more lenient, in words."""
-    agreement = describe_agreement(agreement_of(matrix))
+def agreement_sentences(progress: StudyProgress, question: str, habits: Sequence[AnnotatorHabit] | None = None) -> str:
+    """Return the agreement on a question, and the people who are stricter or more lenient, in words."""
+    matrix = progress.matrices[question]
+    agreement = describe_agreement(next(row.alpha for row in progress.by_question if row.question == question))
     if len(matrix.people) < 2 or not matrix.question.scale.is_ordered:
         return agreement
-    habits = annotator_habits(matrix) if habits is None else habits
-    return f"{agreement} {describe_levels(habits, matrix.question.scale.length)}"
+    return f"{agreement} {describe_levels(annotator_habits(matrix) if habits is None else habits)}"
 
 
 def _estimate(fields: Mapping[str, Any]) -> Estimate:

@@ -18,7 +18,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from accord.edges import BadInput, reason_of, redact_message, validation_messages
 from accord.project import gap_searches, text_diff, with_rubric_file
-from accord.results import agreement_words
+from accord.results import Figure, agreement_word
 from accord.studies import Adjudication
 from accord.values import MAX_NAME, PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
@@ -83,7 +83,7 @@ class _RubricPages:
 
     def _disputes(self, rubric: Rubric) -> dict[str, Any]:
         """Return the agreement on each question in the study with most answers, and the items that are unclear."""
-        unclear, most, agreement = [], dict[str, int](), dict[str, str]()
+        unclear, most, agreement = [], dict[str, int](), dict[str, tuple[str, Figure]]()
         keys = {each.id: each.key for each in rubric.questions}
         for name, session in self.context.sessions.items():
             try:
@@ -97,7 +97,7 @@ class _RubricPages:
                 is_same = keys.get(row.question) == session.rubric[row.question].key
                 if is_same and row.agreement.value is not None and row.answers > most.get(row.question, 0):
                     most[row.question] = row.answers
-                    agreement[row.question] = agreement_words(row.agreement)
+                    agreement[row.question] = agreement_word(row.agreement), row.alpha
         return {"unclear": unclear, "agreement": agreement}
 
     def _draft_values(self, before: Rubric, draft: Mapping[str, str]) -> dict[str, Any]:
