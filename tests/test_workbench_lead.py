@@ -252,7 +252,7 @@ def estimates(draw: st.DrawFn, low: float = -2.0, high: float = 1.5) -> CountedE
 @given(estimates())
 @settings(max_examples=200)
 def test_agreement_is_stated_as_its_figures_say(alpha: CountedEstimate) -> None:
-    figure = Figure.of("alpha", alpha, alpha.n, "the set")
+    figure = Figure.measured("alpha", alpha, alpha.n, "the set")
     said = describe_agreement(figure)
     assert alpha.value is not None and figure.text() in said and "the set" in said
     assert said.startswith("People agree no better than chance") == (alpha.value <= 0)

@@ -137,17 +137,17 @@ def figures_of(scores: SelectedScores, found: BoardFigures) -> tuple[Figure, ...
     figures = [scores.new_scores, scores.new_unlike]
     if found.mean.value is None:
         return tuple(figures)
-    figures.append(Figure.of(name, found.mean, found.texts, scores.about(found.texts), by, over, source=SOURCE))
+    figures.append(Figure.measured(name, found.mean, found.texts, scores.about(found.texts), by, over, source=SOURCE))
     if (given := found.given) is not None and given.mean.value is not None:
         rated = f"{given.conversations:,} of {scores.about(found.texts)} that people rated"
-        figures.append(Figure.of("mean_rating", given.mean, given.conversations, rated, "people", source=SOURCE))
+        figures.append(Figure.measured("mean_rating", given.mean, given.conversations, rated, "people", source=SOURCE))
     groups = {row.value: (row.texts, row.mean) for row in found.table.rows if row.value}
     difference = stated_difference(found)
     if difference is not None and difference.by != "evaluator":
         sides = zip((difference.first, difference.second), difference.texts, difference.means, strict=True)
         groups = {**{side: (n, Estimate(mean)) for side, n, mean in sides if side and n}, **groups}
     figures += [
-        Figure.of(name, mean, n, f"{scores.about(n)} of {group_name(found.table.by, group)}", by, part=group,
+        Figure.measured(name, mean, n, f"{scores.about(n)} of {group_name(found.table.by, group)}", by, part=group,
                   source=SOURCE)
         for group, (n, mean) in groups.items()
     ]  # fmt: skip
@@ -166,7 +166,7 @@ def _difference_figure(scores: SelectedScores, found: MeanDifference) -> Figure:
     if found.by == "evaluator":
         name, n, about = "evaluator_difference", found.shared, f"{scores.about(found.shared)} that both scored"
     part = f"{first} − {second}"
-    return Figure.of(name, found.difference, n, about, found.values, part=part, source=SOURCE)
+    return Figure.measured(name, found.difference, n, about, found.values, part=part, source=SOURCE)
 
 
 LONG_HEADLINE = 80

@@ -237,7 +237,7 @@ class LiveAccuracy:
         counted = Figure("blind_answers", n, n=n + self.left_out, about=about, source=BLIND)
         if not n:
             return Ledger([counted])
-        error = Figure.of("blind_error", self.estimates()["rmse"], n, self.about, source=BLIND)
+        error = Figure.measured("blind_error", self.estimates()["rmse"], n, self.about, source=BLIND)
         return Ledger([counted, error])
 
     def sentence(self) -> str:

@@ -160,7 +160,7 @@ def agreement_figure(answers: AnswerMatrix, where: str = "", part: str = "") -> 
     alpha, ratings = agreement_of(answers), int(answers.given[answers.shared].sum())
     about = " ".join(filter(None, [f"{counted(ratings, 'rating')} of {counted(alpha.n, 'item')}", where]))
     source = "accord.studies.agreement_figure"
-    return Figure.of("alpha", alpha, ratings, about, "people", part=part, source=source)
+    return Figure.measured("alpha", alpha, ratings, about, "people", part=part, source=source)
 
 
 def agreement_change(
