@@ -87,9 +87,11 @@ def test_the_whole_way_by_single_steps() -> None:
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
     failing = invoke("gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training", code=3)
     assert failing.output.count("required 0.99: failed") == 1
-    assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
-    assert "within annotators, lower bound" in printed("gate", "--min-within=-1")
-    assert "1 of 2 conditions" in refused("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
+    assert failing.stderr.strip() == "accord: gate failed: 2 of 4 conditions not met"
+    assert "verdict of default: failed: Not yet" in failing.output
+    unproven = ["gate", "--allow-unproven", "--min-within"]
+    assert "the gate passes without this proof" in printed(*unproven, "-1")
+    assert "1 of 3 conditions" in refused(*unproven, "0.99", "--min-agreement=-1", code=3)
     write("twice.jsonl", 2 * Path(CHATS).read_text(encoding="utf-8"))
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
@@ -223,7 +225,7 @@ def test_settings_are_chosen_inside_the_training_folds() -> None:
     fitted = accord_json("fit")
     assert fitted["comparison"]["rows"][0]["n"] == 127
     assert "slopes:" in fitted["evaluator"]["signature"]
-    assert "passed" in printed("gate", "--min-agreement=-1")
+    assert "passed" in printed("gate", "--min-agreement=-1", "--allow-unproven")
 
 
 def test_scores_say_what_is_missing_and_end_with_5() -> None:
@@ -232,7 +234,7 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
     printed("fit")
     said = printed("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
-    gate = ["gate", "--min-mean", "1", "--include-training"]
+    gate = ["gate", "--min-mean", "1", "--include-training", "--allow-unproven"]
     failed = invoke(*gate, code=3)
     assert "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
     assert "passed" in printed(*gate, "--max-unscored", "0.3")

@@ -302,6 +302,14 @@ def gate(
             "--require-refit", help="Fail if the evaluator in use learned from conversations that were erased since."
         ),
     ] = False,
+    allow_unproven: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unproven",
+            help='Pass although the verdict on the evaluator in use is "not yet", which shows no proof that its scores '
+            "are better than a constant guess.",
+        ),
+    ] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="JUnit file of the conditions, for CI systems."), GATE_FILE
     ] = None,
@@ -309,7 +317,7 @@ def gate(
         Path | None, typer.Option("--markdown", help="Markdown of the conditions, for a job page."), GATE_FILE
     ] = None,
 ) -> None:
-    """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
+    """Fail (exit 3) if the verdict is "not yet", or if comparison, scores or a card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
@@ -318,10 +326,11 @@ def gate(
 
     with options.open() as project:
         checks = gate_checks(
-            project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit
-        )
+            project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit,
+            allow_unproven,
+        )  # fmt: skip
     gate_files.write_gate(checks, junit, markdown)
-    options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
+    options.show({"checks": [each.to_json() for each in checks]}, lambda _: gate_files.gate_text(checks))
     failed = sum(not each.passed for each in checks)
     if failed:
         raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")
