@@ -286,7 +286,8 @@ def gate_checks(
             project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
         )
     if required is not None and required.subject.kind == "evaluator":
-        name, verdict = required.subject.name, {key: getattr(required, key) for key in ("title", "sentence", "state")}
+        name = required.subject.name
+        verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}
     elif required is not None and not has_more and not require_refit:
         return checks  # they are about the judge of a table, and no evaluator is involved
     else:
