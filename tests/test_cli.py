@@ -119,8 +119,11 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("accord.sample.sources", sources)
-    results = [invoke("demo", "--judge", "scripted", "--out", f"judged-{place}") for place in range(2)]
-    text = results[0].stdout
+    options = (["--details"], [])
+    results = [invoke("demo", "--judge", "scripted", "--out", f"judged-{n}", *options[n]) for n in range(2)]
+    text, screen = results[0].stdout, results[1].stdout
+    assert "judge-expected" not in screen and "All evaluators" not in screen and "All evaluators" in text
+    assert screen.split("\n\n")[-2].startswith("report: file://") and "accord compare --all" in screen.splitlines()[-1]
     assert "The judge is scripted: a reply loses points" in text and "judge-expected" in text
     assert "the judge is scripted, not a model" in results[0].stderr
     assert "plan of the judge: 320 questions in 40 requests" in results[0].stderr
@@ -135,7 +138,7 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.defaults
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
-    result = invoke("demo")
+    result = invoke("demo", "--details")
     first, *rest = result.stdout.split("\n\n")
     assert first.startswith(
         "You can compare assistant versions by scores of new conversations: scores typically miss a person's rating by 0."
@@ -915,7 +918,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
     assert "how well people predict each other is unknown" in json.dumps(done["verdict"]["checks"])
     assert "24 conversations, 24 ratings by 1 person (agreement of people: " in printed(
-        "run", "calls.csv", "--out", "out", *QUICK
+        "run", "calls.csv", "--out", "out", "--details", *QUICK
     )
 
 
@@ -998,11 +1001,11 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     fitted = invoke("fit")
     stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
     assert fitted.stderr.splitlines()[: len(stages)] == stages
-    compared = invoke("compare", "--only", "plain", "--set", "draws=40")
+    compared = invoke("compare", "--all", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr
     assert "r within annotators" in compared.stdout and "r within assistant versions" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
-    assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
+    assert constant[:2] == ["constant", "127"] and constant.count("–") == 4, "r, ρ and τ of the constant are dashes"
     printed("report", "--set", "draws=40")
     assert "lower bound of r within annotators" in Path("report.html").read_text(encoding="utf-8")
 
@@ -1035,7 +1038,7 @@ def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly() -> None:
     line = found["rows"][0]
     assert line["base_rate"] == pytest.approx(sum(row.endswith(",1") for row in thumbs) / len(thumbs))
     assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
-    shown = printed("compare", "--only", "plain")
+    shown = printed("compare", "--only", "plain", "--all")
     assert "TPR" in shown and "of the ratings are the upper one" in shown
 
 

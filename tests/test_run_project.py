@@ -257,7 +257,7 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     scored = read_rows("out/scores.jsonl")
     assert {row["turn"] for row in scored} == {5} and len(scored) == 30
     assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
-    whole = printed("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
+    whole = printed("run", "data", "--out", "out", "--turns", "all", "--details", *QUICK, *NAMED)
     assert "24 of 90 scored turns have ratings" in whole
     assert sum(row["rated"] for row in read_rows("out/scores.jsonl")) == 24
 
