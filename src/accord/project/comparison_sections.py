@@ -27,7 +27,7 @@ ERRORS = {CONSTANT: "constant_error", JUDGE_ALONE: "judge_error", BEST_COLUMN: "
 _POOLED = {"pearson": "pooled r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
 _TWO = {"kappa": "κ", "tpr": "TPR", "tnr": "TNR"}
 _BY = {"annotators": "annotators", "systems": "assistant versions"}
-_GROUPS = {"bias": "bias", "rmse": "error", "pearson": "pooled r", "calibration_error": "smECE"}
+_GROUPS = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
 _CALLS = {"precision": "precision", "recall": "recall", "f1": "F1", "alpha": "α", "calibration_error": "smECE"}
 
 
@@ -42,10 +42,16 @@ def figure_of(name: str, found: Estimate, n: int, about: str, part: str, by: By 
     return Figure(name, found.value, found.low, found.high, n, about, by, over, part, source)
 
 
-def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics) -> dict[str, Figure]:
+def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics, question: str = "") -> dict[str, Figure]:
     """Return the typical error, the error for known annotators and r of an evaluator, by name of the figure.
 
     Figures of the ledger are taken from there, so that each has one value.
+
+    Args:
+        found: The comparison.
+        ledger: Figures of its first evaluator.
+        row: Row of the comparison.
+        question: ID of the question, as the part of each figure, if it is not the main one.
     """
     name, about = row.evaluator, ledger["error"].about if "error" in ledger else ""
 
@@ -56,8 +62,8 @@ def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics) -> 
     if row is found.people:
         error = figure("people_error", row.estimates[NEW])
         return {"error": error, "known_error": error, "r": figure("people_r", row.estimates[R_NEW])}
-    part = "" if name == found.systems[0].name else f":{name}"
-    key = ERRORS.get(name, f"error{part}") if part else "error"
+    part = f":{question}" if question else "" if name == found.systems[0].name else f":{name}"
+    key = ERRORS.get(name, f"error{part}") if part and not question else f"error{part}"
     return {
         "error": figure(key, row.estimates[NEW]),
         "known_error": figure(f"known_error{part}", row.estimates["rmse"]),

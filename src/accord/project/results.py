@@ -19,6 +19,7 @@ from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.project.comparison_sections import (
     Row,
     figure_of,
+    figures_of_row,
     full_sections,
     groups_section,
     issues_section,
@@ -322,12 +323,14 @@ class Fitted(Documented, Readable):
         if not self.questions:
             return None
         compared = [each.comparison for each in (self, *self.questions) if each.comparison is not None]
-        names = {"rmse": "error", "pearson": "pooled r", "log_loss": "log loss"}
-        rows: list[Row] = [
-            [each.question.shown, f"{each.results[0].n:,}", *(each.results[0].estimates[name] for name in names)]
-            for each in compared
-        ]
-        table = Table(["question", "ratings", *names.values()], rows)
+        ledger = Ledger() if self.held_out is None else self.held_out.verdict.figures.ledger
+        names, rows = [DEFINITIONS[name].label for name in ("error", "r")], list[Row]()
+        for each in compared:
+            row, is_main = each.results[0], each is self.comparison
+            found = figures_of_row(each, ledger if is_main else Ledger(), row, "" if is_main else each.question.id)
+            loss = row.estimates["log_loss"]
+            rows.append([each.question.shown, f"{row.n:,}", found["error"], found["r"], loss])
+        table = Table(["question", "ratings", *names, "log loss"], rows)
         return Section("Each question", "on held-out conversations; 95% intervals", [table])
 
     def to_json(self) -> dict[str, Any]:

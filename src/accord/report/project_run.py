@@ -245,6 +245,7 @@ def run_project(
         )
         config = project.config = _with_judgements(config, imported, out, options, note)
         imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})
+        note(f"rated by: {project.raters_text()}")
         for sentence in _import_notes(project, survey):
             note(sentence)
         _judge(project, on_stage, note)
