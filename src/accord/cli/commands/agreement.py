@@ -207,8 +207,7 @@ def gate(
         bool,
         typer.Option(
             "--allow-unproven",
-            help='Pass although the verdict on the evaluator in use is "not yet", which shows no proof that its scores '
-            "are better than a constant guess.",
+            help='Pass although the verdict is "not yet": the scores are not shown to be better than a constant guess.',
         ),
     ] = False,
     junit: Annotated[
