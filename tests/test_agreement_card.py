@@ -127,9 +127,9 @@ def test_gate_passes_for_the_project_that_the_card_describes(folder: Path, proje
     project.card(folder / "card.json")
     checks = project.gate(card=folder / "card.json", min_agreement=-1, min_within=-1)
     assert [check.condition.partition(" ")[0] for check in checks] == [
-        "evaluator", "question", "scale", "rubric", "judge", "labels", "r", "r",
+        "verdict", "evaluator", "question", "scale", "rubric", "judge", "labels", "r", "r",
     ]  # fmt: skip
-    with pytest.raises(GateFailed, match=r"1 of 7 conditions not met: r with people on the card, lower bound"):
+    with pytest.raises(GateFailed, match=r"1 of 8 conditions not met: r with people on the card, lower bound"):
         project.gate(card=folder / "card.json", min_agreement=0.999)
     with pytest.raises(BadInput, match="a correlation lies between"):
         project.gate(card=folder / "card.json", min_within=2)
@@ -156,7 +156,7 @@ def test_gate_names_what_has_changed_since_the_card(folder: Path, tmp_path: Path
     }.items():
         path = tmp_path / "other.json"
         path.write_text(json.dumps(now.model_copy(update=update).signed()), encoding="utf-8")
-        with pytest.raises(GateFailed, match=f"1 of 6 conditions not met: {part} of the card: failed"):
+        with pytest.raises(GateFailed, match=f"1 of 7 conditions not met: {part} of the card: failed"):
             project.gate(card=path)
 
 

@@ -87,9 +87,11 @@ def test_the_whole_way_by_single_steps() -> None:
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
     failing = invoke("gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training", code=3)
     assert failing.output.count("required 0.99: failed") == 1
-    assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
-    assert "within annotators, lower bound" in printed("gate", "--min-within=-1")
-    assert "1 of 2 conditions" in refused("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
+    assert failing.stderr.strip() == "accord: gate failed: 2 of 4 conditions not met"
+    assert "verdict of default: failed: Not yet" in failing.output
+    unproven = ["gate", "--allow-unproven", "--min-within"]
+    assert "the gate passes without this proof" in printed(*unproven, "-1")
+    assert "1 of 3 conditions" in refused(*unproven, "0.99", "--min-agreement=-1", code=3)
     write("twice.jsonl", 2 * Path(CHATS).read_text(encoding="utf-8"))
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
@@ -117,8 +119,11 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("accord.sample.sources", sources)
-    results = [invoke("demo", "--judge", "scripted", "--out", f"judged-{place}") for place in range(2)]
-    text = results[0].stdout
+    options = (["--details"], [])
+    results = [invoke("demo", "--judge", "scripted", "--out", f"judged-{n}", *options[n]) for n in range(2)]
+    text, screen = results[0].stdout, results[1].stdout
+    assert "judge-expected" not in screen and "All evaluators" not in screen and "All evaluators" in text
+    assert screen.split("\n\n")[-2].startswith("report: file://") and "accord compare --all" in screen.splitlines()[-1]
     assert "The judge is scripted: a reply loses points" in text and "judge-expected" in text
     assert "the judge is scripted, not a model" in results[0].stderr
     assert "plan of the judge: 320 questions in 40 requests" in results[0].stderr
@@ -133,7 +138,7 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.defaults
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
-    result = invoke("demo")
+    result = invoke("demo", "--details")
     first, *rest = result.stdout.split("\n\n")
     assert first.startswith(
         "You can compare assistant versions by scores of new conversations: scores typically miss a person's rating by 0."
@@ -223,7 +228,7 @@ def test_settings_are_chosen_inside_the_training_folds() -> None:
     fitted = accord_json("fit")
     assert fitted["comparison"]["rows"][0]["n"] == 127
     assert "slopes:" in fitted["evaluator"]["signature"]
-    assert "passed" in printed("gate", "--min-agreement=-1")
+    assert "passed" in printed("gate", "--min-agreement=-1", "--allow-unproven")
 
 
 def test_scores_say_what_is_missing_and_end_with_5() -> None:
@@ -232,7 +237,7 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
     printed("fit")
     said = printed("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
-    gate = ["gate", "--min-mean", "1", "--include-training"]
+    gate = ["gate", "--min-mean", "1", "--include-training", "--allow-unproven"]
     failed = invoke(*gate, code=3)
     assert "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
     assert "passed" in printed(*gate, "--max-unscored", "0.3")
@@ -913,7 +918,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
     assert "how well people predict each other is unknown" in json.dumps(done["verdict"]["checks"])
     assert "24 conversations, 24 ratings by 1 person (agreement of people: " in printed(
-        "run", "calls.csv", "--out", "out", *QUICK
+        "run", "calls.csv", "--out", "out", "--details", *QUICK
     )
 
 
@@ -996,11 +1001,11 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     fitted = invoke("fit")
     stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
     assert fitted.stderr.splitlines()[: len(stages)] == stages
-    compared = invoke("compare", "--only", "plain", "--set", "draws=40")
+    compared = invoke("compare", "--all", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr
     assert "r within annotators" in compared.stdout and "r within assistant versions" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
-    assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
+    assert constant[:2] == ["constant", "127"] and constant.count("–") == 4, "r, ρ and τ of the constant are dashes"
     printed("report", "--set", "draws=40")
     assert "lower bound of r within annotators" in Path("report.html").read_text(encoding="utf-8")
 
@@ -1033,7 +1038,7 @@ def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly() -> None:
     line = found["rows"][0]
     assert line["base_rate"] == pytest.approx(sum(row.endswith(",1") for row in thumbs) / len(thumbs))
     assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
-    shown = printed("compare", "--only", "plain")
+    shown = printed("compare", "--only", "plain", "--all")
     assert "TPR" in shown and "of the ratings are the upper one" in shown
 
 

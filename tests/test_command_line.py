@@ -212,10 +212,11 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
         assert "No scores yet" in browser.get("/board") and browser.status == 200
 
 
-def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
+def test_run_ends_with_a_link_to_its_report_and_the_command_for_the_rest(folder: Path) -> None:
     sample("chats.jsonl", "ratings.csv")
     said = printed("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")
-    assert said.splitlines()[-1] == (folder / "accord-run/report.html").as_uri()
+    link = f"report: {(folder / 'accord-run/report.html').as_uri()}"
+    assert said.splitlines()[-3:] == [link, "", "all figures: the report; as text in accord-run: accord compare --all"]
     new_project("draws: 20\n")
     invoke("import", "chats.jsonl", "ratings.csv")
     assert printed("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()

@@ -11,13 +11,12 @@ import pytest
 import small_sample as sample
 
 from accord import LiveScorer, read
-from accord.cli.texts import fitted_text
 from accord.edges import BadInput
 from accord.evidence import make_source, sources
 from accord.models import run
 from accord.project import Project, config_from, json_schema
 from accord.report import write_report
-from accord.results import Charts, Findings, Point, Points, Section, Table, Text, number
+from accord.results import Charts, Findings, Point, Points, Section, Table, Text, document_text, number
 from accord.statistics import grouped_folds
 from accord.testing import ChatServer, check_source, completion
 from accord.values import Document, Estimate, Labels, Sample, Score
@@ -190,10 +189,9 @@ def test_command_line_and_report_show_findings(example, project, monkeypatch, tm
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
     fitted = project.fit("mine", tmp_path / "mine")
     slope = next(each for each in fitted.evaluator.sources if each.name == "politeness").line[0]
-    shown = f"line  {slope:.2f} [0.00, 2.00]"
-    assert "Politeness & co: What <politeness> is worth.\n\nread it" in fitted_text(fitted) and shown in fitted_text(
-        fitted
-    )
+    shown = f"line  {number(slope, 2)} [0.00, 2.00]"
+    text = document_text(fitted.document())
+    assert "Politeness & co: What <politeness> is worth.\n\nread it" in text and shown in text
     assert fitted.to_json()["findings"] == {"politeness": {"slope": slope}} and "a line is not much" in fitted.cautions
     html = write_report(project, tmp_path / "report.html", fitted).read_text(encoding="utf-8")
     assert "<h2>Politeness &amp; co</h2>" in html and "What &lt;politeness&gt; is worth." in html

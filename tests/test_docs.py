@@ -92,7 +92,8 @@ def run_command(line: str) -> None:
     if arguments[0] == "serve":
         use_server(arguments)
         return
-    result = CliRunner().invoke(app, arguments)
+    unproven = ["--allow-unproven"] if arguments[0] == "gate" else []  # the small sample proves less than the whole one
+    result = CliRunner().invoke(app, [*arguments, *unproven])
     assert result.exit_code == 0, f"{line}\n{result.output}\n{result.stderr}"
     if link := re.search(r"/in/(\S+)", result.stdout):
         Path("key").write_text(link[1], encoding="utf-8")

@@ -207,7 +207,7 @@ def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeyp
     content |= {"metrics": ["words"]}
     (tmp_path / "accord.yaml").write_text(json.dumps(content), encoding="utf-8")
     said = invoke("fit", "--every-question")
-    assert "Each question, on held-out conversations" in said.output, said.output
+    assert "Each question: on held-out conversations" in said.output, said.output
     lines = [line.split()[:2] for line in said.output.splitlines() if line.startswith(("Q0 ", "Q1 "))]
     assert lines == [["Q0", "92"], ["Q1", "90"]]
     refused = invoke("fit", "--every-question", "--question", "Q1", code=1)

@@ -22,8 +22,8 @@ from special_files import make_link
 from typer.testing import CliRunner
 
 from accord.cli.app import app
-from accord.report.gate import Check
-from accord.report.gate_files import gate_junit, gate_markdown
+from accord.report.gate import NO_VERDICT, UNPROVEN, Check, verdict_checks
+from accord.report.gate_files import gate_junit, gate_markdown, gate_text
 from accord.testing import sample_project
 
 ROOT = Path(__file__).parents[1]
@@ -54,19 +54,43 @@ def test_a_failed_condition_never_reads_as_a_met_one() -> None:
     assert str(close) == "r: 0.49996, required 0.5: failed" and "| 0.49996 | 0.5 |" in gate_markdown([close])
 
 
+@pytest.mark.parametrize(
+    ("state", "allow", "passes", "says"),
+    [
+        ("not yet", False, [False], "not shown to differ. Allow it with --allow-unproven"),
+        ("not yet", True, [True], f"not shown to differ. Allowed: {UNPROVEN}; the gate passes without this proof"),
+        ("triage", False, [True, True], "a mean of scores is not shown to follow people's mean rating"),
+        ("systems", False, [True], "passed: Ready: not shown to differ"),
+        (None, False, [], NO_VERDICT),
+    ],
+)
+def test_verdict_is_the_first_condition(state: str | None, allow: bool, passes: list[bool], says: str) -> None:
+    verdict = None if state is None else {"state": state, "title": "Ready", "sentence": "not shown to differ."}
+    checks = [*verdict_checks("mine", verdict, True, allow), Check("mean", 2.0, 2.5)]
+    assert [check.passed for check in checks[:-1]] == passes and says in gate_text(checks)
+    lead = gate_markdown(checks).splitlines()[2]
+    assert lead == (NO_VERDICT[:1].upper() + NO_VERDICT[1:] if state is None else lead) and "| mean |" not in lead
+    assert state is None or lead.startswith(f"Verdict of mine: {'passed' if passes[0] else 'failed'}: Ready")
+    case = next(ElementTree.fromstring(gate_junit(checks)).iter("testcase"))
+    text = "".join(case.itertext())
+    assert state is None or (case.attrib["name"] == "verdict of mine" and "Ready: not shown to differ" in text)
+
+
 def test_command_writes_both_files_also_when_the_gate_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with sample_project(store=f"sqlite:///{tmp_path}/accord.db") as project:
         evaluator = project.fit("constant").evaluator
         project.score([{"id": str(n), "prompt": "Hi.", "response": "Hello!"} for n in range(3)], evaluator=evaluator)
     (tmp_path / "accord.yaml").write_text(f"store: sqlite:///{tmp_path}/accord.db\n", encoding="utf-8")
-    files = ["--junit", "gate.xml", "--markdown", "gate.md"]
+    files = ["--junit", "gate.xml", "--markdown", "gate.md", "--allow-unproven"]
     for minimum, code, word in (("4", 3, "**failed**"), ("1", 0, "passed")):
         result = CliRunner().invoke(app, ["gate", "--min-mean", minimum, *files])
         assert result.exit_code == code, result.output + result.stderr
         assert word in Path("gate.md").read_text(encoding="utf-8") and "<testcase" in Path("gate.xml").read_text(
             encoding="utf-8"
         )
+    unproven = CliRunner().invoke(app, ["gate", "--min-mean", "1", *files[:-1]])
+    assert unproven.exit_code == 3 and "verdict of constant: failed: Not yet: label about" in unproven.output
     Path("gate.md").write_text("my notes", encoding="utf-8")
     refused = CliRunner().invoke(app, ["gate", "--min-mean", "1", *files])
     assert refused.exit_code == 1 and Path("gate.md").read_text(encoding="utf-8") == "my notes"

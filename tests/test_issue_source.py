@@ -18,7 +18,6 @@ from scripted_models import Finder
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored, load_evaluator
 from accord import open as open_project
-from accord.cli.texts import fitted_text
 from accord.edges import BadInput, UnknownName
 from accord.evidence import (
     MEANING,
@@ -70,6 +69,7 @@ from accord.models import (
 )
 from accord.project import Fitted
 from accord.report import write_issues_page
+from accord.results import document_text
 from accord.statistics import (
     Clusters,
     grouped_folds,
@@ -386,7 +386,8 @@ def test_uninformative_finder_is_named() -> None:
     assert rows["issues", ABOVE_CHANCE]["f1"] == rows["issues", told]["f1"]
     assert rows[ALWAYS, ABOVE_CHANCE]["f1"] == rows[ALWAYS, told]["f1"]
     question = kind_question(told)
-    text = fitted_text(Fitted(Evaluator(question, (), make_head("issue-labels", question, {})), labels=found))
+    fitted = Fitted(Evaluator(question, (), make_head("issue-labels", question, {})), labels=found)
+    text = document_text(fitted.document())
     assert f"{drawn_}: agreement with annotators is not above chance" in text and f"{told}: agreement" not in text
     for kind, is_uninformative in ((told, False), (drawn_, True)):
         head = make_head("issue-labels", kind_question(kind), {}).fit(evidence, labels)

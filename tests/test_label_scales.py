@@ -220,10 +220,10 @@ def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(fitted:
 def test_the_gate_fails_on_results_of_another_scale(fitted: None) -> None:
     printed("score", "chats.jsonl", "--out", "scores.jsonl")
     conditions = ["--min-agreement=-1", "--min-mean=1", "--include-training"]
-    assert "scale" not in accord("gate", *conditions)
+    assert "scale of" not in accord("gate", *conditions)
     asks(ELEVEN)
     output = accord("gate", *conditions, code=3)
-    assert "2 of 5 conditions not met" in output
+    assert "2 of 7 conditions not met" in output
     for what, command in (("comparison", "accord compare"), ("scores", "accord fit, then accord score")):
         assert f"scale of the latest {what}: failed: the latest {what} answer 'good' on the scale 1..5 (5)" in output
         assert f"Make new ones: {command}" in output

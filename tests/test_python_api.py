@@ -108,9 +108,10 @@ def test_report_and_gate_of_a_project_in_memory(opened: Callable[..., Project], 
     page = project.report(tmp_path / "report.html", fitted)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     project.score(CHATS, evaluator=fitted.evaluator)
-    mean, share = project.gate(min_mean=1.5, training=True)
+    verdict, proof, mean, share = project.gate(min_mean=1.5, training=True)
+    assert verdict.condition == "verdict of default" and proof.condition == "proof of the mean"
     assert mean.passed and share.passed and mean.estimate is not None
-    with pytest.raises(GateFailed, match=r"1 of 2 conditions not met: mean of the latest scores .* required 4\.9"):
+    with pytest.raises(GateFailed, match=r"1 of 4 conditions not met: mean of the latest scores .* required 4\.9"):
         project.gate(min_mean=4.9, training=True)
 
 

@@ -17,13 +17,13 @@ from test_board import board, figures, row
 from test_workbench_pages import strange
 
 from accord import Label, Rubric, Target, load_rubric
-from accord.cli.texts import comparison_text
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.models import ScriptedJudge
 from accord.project import Project, infer_rubric, load_config
 from accord.project.importing.rubric_inference import ObservedAnswers
 from accord.report import write_report
+from accord.results import document_text
 from accord.testing import sample_project
 from accord.values import dump_rubric, read_rubric, shipped_rubrics
 from accord.web import ProjectFiles
@@ -301,9 +301,10 @@ def test_the_report_shows_the_name_escaped(tmp_path: Path, name: str) -> None:
 
 def test_compare_prints_the_name_and_keeps_the_id_in_json(tmp_path: Path) -> None:
     with sample_project() as opened:
-        found = opened.compare().comparison.to_json()
+        compared = opened.compare()
+    found = compared.to_json()
     assert (found["question"], found["question_name"]) == ("Q0", "Satisfaction")
-    assert comparison_text(found).startswith("Satisfaction: ")
+    assert "\n\nSatisfaction: " in document_text(compared.document())
 
 
 def test_scores_keep_ids_in_files(tmp_path: Path) -> None:

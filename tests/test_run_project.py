@@ -257,7 +257,7 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     scored = read_rows("out/scores.jsonl")
     assert {row["turn"] for row in scored} == {5} and len(scored) == 30
     assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
-    whole = printed("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
+    whole = printed("run", "data", "--out", "out", "--turns", "all", "--details", *QUICK, *NAMED)
     assert "24 of 90 scored turns have ratings" in whole
     assert sum(row["rated"] for row in read_rows("out/scores.jsonl")) == 24
 
@@ -307,7 +307,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     mixed = printed("score", "mixed.jsonl", "--out", "x.jsonl")
     assert "2 of 5 scored conversations were used in training" in mixed
     assert [row["in_training"] for row in read_rows("x.jsonl")] == [False, True, True, False, False]
-    check = accord_json("gate", "--min-mean", "1", code=None)["checks"][0]
+    check = accord_json("gate", "--min-mean", "1", code=None)["checks"][-2]
     new = [row["value"] for row in read_rows("x.jsonl") if not row["in_training"]]
     assert check["estimate"] == pytest.approx(sum(new) / len(new)) and check["value"] < check["estimate"]
     assert "lower bound of the 95% interval over 3 conversations" in check["text"]

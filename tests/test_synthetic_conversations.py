@@ -154,7 +154,7 @@ def test_every_verb_leaves_synthetic_conversations_out_unless_asked(folder: Path
 def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
     printed("compare", "--only", "plain", "--synthetic", "with")
     assert "nothing was compared yet" in refused("gate", "--min-agreement", "-1")
-    assert "passed" in printed("gate", "--min-agreement", "-1", "--synthetic", "with")
+    assert "passed" in printed("gate", "--min-agreement", "-1", "--synthetic", "with", "--allow-unproven")
     assert "without" in refused("compare", "--synthetic", "yes")
 
 

@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from accord.edges import BadInput, escape_controls, one_line, one_line_json, redact, redact_message, truncate_middle
+
+if TYPE_CHECKING:
+    from accord.results import Document
 
 _PLAIN_SECONDS = 5.0
 
@@ -63,6 +66,22 @@ def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, 
     say(_as_json(result) if as_json else text(one_line_json(result)))
 
 
+def show_result(result: DocumentResult, as_json: bool, document: Document | None = None, details: bool = False) -> None:
+    """Print a result that is a document: as text, the first screen or all of it, or as JSON with the document."""
+    found, text = json_and_text(result, document, details)
+    say(_as_json(found) if as_json else text)
+
+
+def json_and_text(
+    result: DocumentResult, document: Document | None = None, details: bool = False
+) -> tuple[dict[str, Any], str]:
+    """Return a result as JSON with its document, and the document as text."""
+    from accord.results import document_text
+
+    found = document or result.document()
+    return {**result.to_json(), "document": found.to_json()}, document_text(found, details)
+
+
 def _as_json(result: Any) -> str:
     """Return a result as JSON, with escapes if the output cannot write all letters."""
     return json.dumps(result, indent=1, ensure_ascii=not writes_all_letters())
@@ -93,17 +112,32 @@ class JsonResult(Protocol):
         ...
 
 
-R = TypeVar("R", bound=JsonResult)
+class DocumentResult(JsonResult, Protocol):
+    """Result that is a document of sections."""
+
+    def document(self) -> Document:
+        """Return the result as a document."""
+        ...
 
 
-def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> None:
-    """Print results as they arrive; as JSON, print one list at the end, also after an error."""
+R = TypeVar("R")
+
+
+def show_each(results: Iterable[R], as_json: bool, shown: Callable[[R], tuple[dict[str, Any], str]]) -> None:
+    """Print results as they arrive; as JSON, print one list at the end, also after an error.
+
+    Args:
+        results: The results.
+        as_json: True to print JSON.
+        shown: Function that returns a result as JSON and as text.
+    """
     done = []
     try:
         for result in results:
-            done.append(result.to_json())
+            found, text = shown(result)
+            done.append(found)
             if not as_json:
-                say(text(result))
+                say(text)
     finally:
         if as_json and done:
             say(_as_json(done if len(done) > 1 else done[0]))

@@ -181,10 +181,10 @@ class GateFailed(AccordError):
     ...     evaluator = project.fit("constant").evaluator
     ...     run = project.score([{"id": "a", "prompt": "Hi.", "response": "Hello!"}], evaluator=evaluator)
     ...     try:
-    ...         project.gate(min_mean=4)
+    ...         project.gate(min_mean=4, allow_unproven=True)
     ...     except GateFailed as error:
     ...         print(str(error).partition(":")[0])
-    1 of 2 conditions not met
+    1 of 3 conditions not met
     """
 
     exit_code = 3

@@ -421,7 +421,7 @@ class Project(Workspace):
         ...     _ = project.fit("default")
         ...     card = project.card(f"{folder}/card.json")
         ...     [check.passed for check in project.gate(card=f"{folder}/card.json")]
-        [True, True, True, True, True, True]
+        [True, True, True, True, True, True, True]
         """
         results = _results()
         made = results.card_of(self, name, results.CardOptions(**options))
@@ -437,8 +437,9 @@ class Project(Workspace):
         training: bool = False,
         card: str | Path | None = None,
         require_refit: bool = False,
+        allow_unproven: bool = False,
     ) -> list[Any]:
-        """Check conditions on the latest comparison, the latest scores and an agreement card.
+        """Check the verdict on the evaluator in use, and conditions on comparison, scores and an agreement card.
 
         Args:
             min_agreement: Minimum of the lower bound of the 95% interval of r with people, -1 to 1.
@@ -448,16 +449,17 @@ class Project(Workspace):
             training: True to count scores of conversations that the evaluator learned from.
             card: Agreement card that the project must match; `min_agreement` and `min_within` then apply to the card.
             require_refit: True to fail if the evaluator in use learned from conversations that were erased since.
+            allow_unproven: True to pass although the verdict on the evaluator in use is "not yet".
 
         Returns:
-            The checks, all of which passed.
+            The checks, the verdict first, all of which passed.
 
         Raises:
             GateFailed: A check failed; the message names each.
             BadInput: No condition is given, a limit is out of range, or there is no run to check.
         """
         checks: list[Any] = _results().gate_checks(
-            self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit
+            self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit, allow_unproven
         )
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")

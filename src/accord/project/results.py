@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -15,8 +16,31 @@ from accord.decisions import Decision, Evidence, Verdict, figures_of, second_jud
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
+from accord.project.comparison_sections import (
+    Row,
+    figure_of,
+    figures_of_row,
+    full_sections,
+    groups_section,
+    issues_section,
+    lines,
+    short_section,
+    warnings_section,
+)
 from accord.project.evaluators.pair_test import PairTest
-from accord.results import Findings, p_text
+from accord.results import (
+    DEFINITIONS,
+    Document,
+    Findings,
+    Ledger,
+    Part,
+    Section,
+    Table,
+    Text,
+    counted,
+    document_html,
+    p_text,
+)
 from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
     CalledRow,
@@ -27,6 +51,23 @@ from accord.validation import (
 from accord.values import Estimate, Sample
 
 Spent = Mapping[str, float | int | None]
+GAIN = 0.99
+"""Ratio of widths above which a sentence states that scores add nothing."""
+EXAMPLES_SHOWN = 3
+_SOURCE = "accord.validation.system_means"
+
+
+class Documented(ABC):
+    """Result that is a document; a notebook shows its first screen, or all of it if it has nothing else."""
+
+    @abstractmethod
+    def document(self) -> Document:
+        """Return the result as a document of sections."""
+
+    def _repr_html_(self) -> str:
+        found = self.document()
+        shown = [section for section in found.sections if not section.is_detail]
+        return document_html(replace(found, sections=shown))
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +144,7 @@ def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_
 
 
 @dataclass(frozen=True, repr=False)
-class Compared(Tabular):
+class Compared(Documented, Tabular):
     """A comparison with its evidence and labels; a table with a row per evaluator.
 
     Attributes:
@@ -156,9 +197,30 @@ class Compared(Tabular):
         """Return the question, the number of ratings and the best evaluator."""
         return self.comparison.summary()
 
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the statistics of each evaluator with their intervals."""
-        return self.comparison.shown_rows()
+    def document(self, everything: bool = False) -> Document:
+        """Return the verdict, the decided evaluator beside judge, people and constant, and the decision.
+
+        Args:
+            everything: True for the table of all evaluators and statistics in place of the short one.
+        """
+        more = "all evaluators and statistics: accord compare --all"
+        return replace(self.verdict.document().with_sections(*self.sections(everything)), more=more)
+
+    def sections(self, everything: bool = False) -> list[Section]:
+        """Return the sections of the document after those of the verdict."""
+        found, ledger = self.comparison, self.verdict.figures.ledger
+        default = None if self.decision is None else self.decision.default
+        full = full_sections(found, ledger)
+        texts = [*([str(self.panel)] if self.panel is not None else []), *map(str, self.pairs)]
+        sections = [
+            *(full if everything else [short_section(found, ledger, default)]),
+            Section("", "", [lines(*texts)]) if texts else None,
+            groups_section(self.groups),
+            warnings_section(found),
+            None if self.decision is None else Section("", "", [lines(str(self.decision))]),
+            *([] if everything else full),
+        ]
+        return [each for each in sections if each is not None]
 
     def to_json(self) -> dict[str, Any]:
         """Convert the table and the groups to JSON."""
@@ -171,7 +233,7 @@ class Compared(Tabular):
 
 
 @dataclass(frozen=True, repr=False)
-class Fitted(Readable):
+class Fitted(Documented, Readable):
     """A fitted evaluator and its validation.
 
     Attributes:
@@ -235,9 +297,41 @@ class Fitted(Readable):
             "r": values.get("pearson"),
         }
 
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the statistics of the evaluator and the baselines with their intervals."""
-        return [] if self.comparison is None else self.comparison.shown_rows()
+    def document(self) -> Document:
+        """Return the verdict, the evaluator beside judge, people and constant, and what was learned."""
+        if self.held_out is not None:
+            found = self.held_out.verdict.document().with_sections(*self.held_out.sections())
+        else:
+            lead = ""
+            if self.learned_from and not self.cautions:
+                texts = counted(self.learned_from, "sample")
+                lead = f"from the evidence of {texts} without ratings, so the agreement with people is unknown"
+            found = Document(f"learned {self.evaluator.name}", lead)
+        more = "all statistics: accord compare --all; as a page: accord report"
+        return replace(found.with_sections(*self.sections()), more=more)
+
+    def sections(self) -> list[Section]:
+        """Return what was learned: other questions, issue labels, findings of sources, and the folder."""
+        sections = [self._questions(), issues_section(self.labels)]
+        sections += [found.section() for found in self.findings.values()]
+        remarks = self.evaluator.head.remarks() if self.evaluator.is_fitted else []
+        sections += [Section("", "", [Text(text)]) for text in (*remarks, f"saved in {self.folder}")]
+        return [each for each in sections if each is not None]
+
+    def _questions(self) -> Section | None:
+        """Return the agreement with people on each question; None if the main one alone was fitted."""
+        if not self.questions:
+            return None
+        compared = [each.comparison for each in (self, *self.questions) if each.comparison is not None]
+        ledger = Ledger() if self.held_out is None else self.held_out.verdict.figures.ledger
+        names, rows = [DEFINITIONS[name].label for name in ("error", "r")], list[Row]()
+        for each in compared:
+            row, is_main = each.results[0], each is self.comparison
+            found = figures_of_row(each, ledger if is_main else Ledger(), row, "" if is_main else each.question.id)
+            loss = row.estimates["log_loss"]
+            rows.append([each.question.shown, f"{row.n:,}", found["error"], found["r"], loss])
+        table = Table(["question", "ratings", *names, "log loss"], rows)
+        return Section("Each question", "on held-out conversations; 95% intervals", [table])
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON that is stored with a run."""
@@ -266,7 +360,7 @@ class Fitted(Readable):
 
 
 @dataclass(frozen=True, repr=False)
-class GapSearch(Tabular):
+class GapSearch(Documented, Tabular):
     """Properties of conversations where people and the judge, or people among themselves, read a question differently.
 
     Attributes:
@@ -298,6 +392,27 @@ class GapSearch(Tabular):
     def summary(self) -> dict[str, Any]:
         """Return the question, the judge, and the numbers of properties and gaps."""
         return {"question": self.question, "judge": self.judge, "tested": self.tested, "gaps": len(self.gaps)}
+
+    def document(self) -> Document:
+        """Return the gaps with their examples, and what became of earlier gaps."""
+        tested = f"{counted(self.tested, 'property', 'properties')} tested on {counted(self.ratings, 'rating')}"
+        title = f"{counted(len(self.gaps), 'gap')} found" if self.gaps else "no gap found"
+        titles = {"judge": f"People and {self.judge} differ where", "people": "People differ among themselves where"}
+        sections = []
+        for against, heading in titles.items():
+            rows = []
+            for gap in self.gaps:
+                if gap.against != against:
+                    continue
+                rows.append(f"- {gap} ({counted(gap.ratings, 'rating')}, {p_text(gap.p)})")
+                rows.append(f"  such as {', '.join(map(str, gap.examples[:EXAMPLES_SHOWN]))}")
+                rows += [f"  the same conversations: {', '.join(gap.also[:4])}"] if gap.also else []
+            sections += [Section(heading, "", [lines(*rows)])] if rows else []
+        if self.gaps:
+            reword = "say in the wording how such conversations are rated: accord serve, page Rubric"
+            sections.append(Section("", reword))
+        changes = [Section("", "", [lines(*self.changes)])] if self.changes else []
+        return Document(title, tested, [*sections, *changes])
 
     def to_json(self) -> dict[str, Any]:
         """Convert to JSON."""
@@ -339,7 +454,7 @@ class NextLabel:
 
 
 @dataclass(frozen=True, repr=False)
-class Estimates(Tabular):
+class Estimates(Documented, Tabular):
     """Mean rating of each assistant version with its interval, and all differences; a table with a row per version.
 
     Attributes:
@@ -389,17 +504,85 @@ class Estimates(Tabular):
         """Return a flat row per assistant version."""
         return [each.to_json() for each in self.systems]
 
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return a row per assistant version, then one per difference, with 95% intervals."""
-        means = "labels and scores"
-        versions = [
-            {"assistant version": each.system, "labeled": each.labelled, "scored": each.scored,
-             means: Estimate(each.mean, each.low, each.high).text(),
-             "labels alone": Estimate(each.label_mean, each.label_low, each.label_high).text()}
-            for each in self.systems
+    @property
+    def figures(self) -> Ledger:
+        """Means of the versions and their differences."""
+        unit, figures = f"{self.level}s", []
+        scored = {row.system: row.scored for row in self.systems}
+        for row in self.systems:
+            both = f"{row.labelled:,} labeled of {row.scored:,} scored {unit} of {row.system}"
+            mean, alone = Estimate(row.mean, row.low, row.high), Estimate(row.label_mean, row.label_low, row.label_high)
+            labeled = f"{row.labelled:,} labeled {unit} of {row.system}"
+            figures.append(figure_of("estimated_mean", mean, row.scored, both, row.system, "", _SOURCE))
+            figures.append(figure_of("labeled_mean", alone, row.labelled, labeled, row.system, "people", _SOURCE))
+        for gap in self.differences:
+            about, part = f"{unit} with labels and scores of {gap.first} and {gap.second}", _versions(gap)
+            found, n = Estimate(gap.difference, gap.low, gap.high), scored[gap.first] + scored[gap.second]
+            figures.append(figure_of("estimated_difference", found, n, about, part, "", _SOURCE))
+        return Ledger(figures)
+
+    def document(self) -> Document:
+        """Return the mean of each version, the differences, and the labels that these need."""
+        ledger, unit = self.figures, f"{self.level}s"
+        rows: list[Row] = [
+            [row.system, f"{row.labelled:,}", f"{row.scored:,}", ledger[f"estimated_mean:{row.system}"],
+             ledger[f"labeled_mean:{row.system}"], "–" if row.worth is None else f"{row.worth:.2f}"]
+            for row in self.systems
         ]  # fmt: skip
-        gaps = [{"assistant version": f"{gap.first} − {gap.second}", means: _gap_text(gap)} for gap in self.differences]
-        return [*versions, *gaps]
+        names = [DEFINITIONS[name].label for name in ("estimated_mean", "labeled_mean")]
+        table = Table(["assistant version", "labeled", "scored", *names, "worth"], rows)
+        limits = [f"{row.system}: {row.reason}" for row in self.systems if row.reason]
+        limits += [f"{system}: no mean: {reason}" for system, reason in self.left_out.items()]
+        limits += [f"{system}: caution: {text}" for system, text in self.cautions.items()]
+        gaps = []
+        for gap in self.differences:
+            part = _versions(gap)
+            text = f"{part}: {ledger[f'estimated_difference:{part}'].text()}"
+            text += ", without an interval" if gap.p_holm is None else f", {p_text(gap.p_holm)}"
+            gaps.append(text + (f", paired by {gap.shared} shared inputs" if gap.shared and gap.p_holm else ""))
+        files = self.from_files
+        scores = (
+            f"scores: {self.scores - files:,} {unit}, predicted by {self.evaluator} from evidence in the store, each "
+            "without the labels of its conversation"
+        )
+        scores += f"; counted: {self.units}" if self.units else ""
+        scores += f"; and {files:,} outside the store, which it scored in files (accord score)" if files else ""
+        worth = (
+            "ratings are corrected for how high their annotator rates. worth: as many times more labels alone would "
+            f"give as short an interval. Valid where the labeled {unit} are a random part of each version's; 95% "
+            "intervals over groups of conversations"
+        )
+        about: list[Part] = [table, *([lines(*limits)] if limits else []), *([lines(*gaps)] if gaps else [])]
+        return Document(
+            f"Mean rating of {counted(len(self.systems), 'assistant version')}",
+            sections=[Section("", "", about), Section("", "", [lines(*self._plan_sentences(), scores, worth)])],
+        )
+
+    def _plan_sentences(self) -> list[str]:
+        """Return sentences on the estimators, and on the differences that the labels show."""
+        sentences = []
+        if self.widths:
+            widths = ", ".join(f"{name} {width:.3f}" for name, width in self.widths.items())
+            sentences.append(
+                f"mean width of the intervals: {widths}; narrowest here: {self.narrowest}. The figures above are "
+                "those of PPI++ in any case: an interval chosen because it is narrow holds the mean too rarely"
+            )
+            if self.widths["PPI++"] > GAIN * self.widths["labels alone"]:
+                sentences.append(
+                    "the scores narrow the intervals by less than 1%: all of a version is labeled, or within versions "
+                    "the scores hardly follow the labels"
+                )
+        for plan in self.plans:
+            enough = (
+                f"{plan.fewest:,} labels of both would show {plan.asked:g}"
+                if plan.fewest > plan.labels
+                else f"they are enough for {plan.asked:g}"
+            )
+            sentences.append(
+                f"{plan.first} and {plan.second}: the {plan.labels:,} labels show a difference of {plan.smallest:.2f} "
+                f"or more in 4 of 5 samples; {enough}"
+            )
+        return sentences
 
     def summary(self) -> dict[str, Any]:
         """Return the question, the unit, and the numbers of assistant versions and scores."""
@@ -421,10 +604,9 @@ class Estimates(Tabular):
             "left_out": dict(self.left_out),
             "cautions": dict(self.cautions),
             "units": self.units,
+            "ledger": self.figures.to_json(),
         }
 
 
-def _gap_text(gap: MeanDifference) -> str:
-    """Return a difference with its sign, interval and p value."""
-    ends = "" if gap.low is None or gap.high is None else f" [{gap.low:+.2f}, {gap.high:+.2f}]"
-    return f"{gap.difference:+.2f}{ends}" + ("" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)")
+def _versions(gap: MeanDifference) -> str:
+    return f"{gap.first} − {gap.second}"

@@ -16,10 +16,11 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
 from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on
-from accord.report.gate import Check, check_gate, check_limits
+from accord.report.gate import TABLE_CARD, Check, check_gate, check_limits, verdict_checks
 from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
 from accord.store import Store
+from accord.studies import verdict_in_use
 from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
 from accord.values import Question, Rubric
 from accord.version import __version__
@@ -271,21 +272,31 @@ def gate_checks(
     training: bool = False,
     card: str | Path | None = None,
     require_refit: bool = False,
+    allow_unproven: bool = False,
 ) -> list[Check]:
-    """Check the conditions of a gate; arguments and errors are those of `Project.gate`."""
+    """Check the verdict and the conditions of a gate; arguments and errors are those of `Project.gate`."""
     question = project.question
     scale = question.scale if question.scale.is_ordered and not question.compares else None
-    of_card = [] if card is None else check_card(project, AgreementCard.read(card), min_agreement, min_within)
+    required = None if card is None else AgreementCard.read(card)
+    checks = [] if required is None else check_card(project, required, min_agreement, min_within)
     if require_refit:
         reason = refit_note(project.store, project.folder())
-        of_card.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
-    if card is not None:
+        checks.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
+    if required is not None:
         min_agreement = min_within = None
-    if of_card and (min_agreement, min_within, min_mean) == (None, None, None):
-        return of_card
-    return of_card + check_gate(
-        project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
-    )
+    has_more = not checks or (min_agreement, min_within, min_mean) != (None, None, None)
+    if has_more:
+        checks += check_gate(
+            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
+        )
+    if required is not None and required.subject.kind == "evaluator":
+        name = required.subject.name
+        verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}
+    elif required is not None and not has_more and not require_refit:
+        return checks  # they are about the judge of a table, and no evaluator is involved
+    else:
+        name, verdict = project.folder().name, verdict_in_use(project, project.folder())
+    return verdict_checks(name, verdict, min_mean is not None, allow_unproven) + checks
 
 
 def check_card(
@@ -306,7 +317,7 @@ def check_card(
     minimums = {"agreement": min_agreement, "within": min_within}
     checks = [_bound(name, minimum, card) for name, minimum in minimums.items() if minimum is not None]
     if card.subject.kind != "evaluator":
-        return [Check("content of the card", 1.0, 1.0, words="unchanged"), *checks]
+        return [Check(TABLE_CARD, 1.0, 1.0, words="unchanged"), *checks]
     drift = card.drift(_present(project, card))
     parts = ("evaluator", "question", "scale", "rubric", "judge model", "labels")
     matched = [

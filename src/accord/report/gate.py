@@ -1,4 +1,4 @@
-"""The gate: conditions that a CI job sets on the latest comparison and the latest scores."""
+"""The gate: the verdict on the evaluator in use, and conditions that a CI job sets on comparison and scores."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from accord.scoring import SCORING_COMMANDS, counted, latest_scored, latest_scor
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
 from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
+
+VERDICT = "verdict of "
+"""Start of the condition of a verdict."""
+NO_VERDICT = "no verdict is stored; run accord compare"
+TABLE_CARD = "content of the card"
+"""Condition of a card about the judge of a table, which has no verdict."""
+UNPROVEN = "the scores are not shown to be better than a constant guess"
+"""State of knowledge if the verdict is "not yet"."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,38 @@ class Check:
         if self.reason:
             return f"{self.condition}: failed: {self.reason}"
         if self.words:
-            return f"{self.condition}: {self.words}: {'passed' if self.passed else 'failed'}"
+            return f"{self.condition}: {'passed' if self.passed else 'failed'}: {self.words}"
         return f"{self.condition}: {self.shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the sentence as JSON values."""
         return {**asdict(self), "passed": self.passed, "text": str(self)}
+
+
+def verdict_checks(
+    name: str, verdict: Mapping[str, Any] | None, with_mean: bool, allow_unproven: bool = False
+) -> list[Check]:
+    """Return the check of the verdict on an evaluator; none if there is no verdict.
+
+    Args:
+        name: Name of the evaluator.
+        verdict: Its verdict, with title, sentence and state.
+        with_mean: True if the gate has a condition on the mean of scores; a verdict that allows no comparison of means
+            is then a second check, which passes.
+        allow_unproven: True to pass an evaluator whose verdict is "not yet".
+    """
+    state = None if verdict is None else verdict["state"]
+    if verdict is None or state is None:
+        return []
+    condition, finding = f"{VERDICT}{name}", f"{verdict['title']}: {verdict['sentence']}".rstrip(".")
+    if state == "not yet" and not allow_unproven:
+        return [Check(condition, 1.0, None, reason=f"{finding}. Allow it with --allow-unproven")]
+    given_up = f". Allowed: {UNPROVEN}; the gate passes without this proof" if state == "not yet" else ""
+    checks = [Check(condition, 1.0, 1.0, words=f"{finding}{given_up}")]
+    if with_mean and state == "triage":
+        words = "low scores find bad conversations; a mean of scores is not shown to follow people's mean rating"
+        checks.append(Check("proof of the mean", 1.0, 1.0, words=words))
+    return checks
 
 
 def check_gate(

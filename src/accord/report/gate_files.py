@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from accord.edges import count_of, escape_controls, write_atomically
-from accord.report.gate import Check
+from accord.report.gate import NO_VERDICT, TABLE_CARD, VERDICT, Check
 from accord.results import plain_markdown
 
 SUITE = "accord gate"
@@ -23,6 +23,20 @@ def write_gate(checks: Sequence[Check], junit: Path | None = None, markdown: Pat
     return files
 
 
+def verdict_line(checks: Sequence[Check]) -> str:
+    """Return the verdict as the first line of a gate; a card about the judge of a table has none."""
+    found = next((check for check in checks if check.condition.startswith(VERDICT)), None)
+    if found is not None:
+        return str(found)
+    return "" if any(check.condition == TABLE_CARD for check in checks) else NO_VERDICT
+
+
+def gate_text(checks: Sequence[Check]) -> str:
+    """Return the checks as lines, the verdict first."""
+    first = verdict_line(checks)
+    return "\n".join([*([first] if first == NO_VERDICT else []), *map(str, checks)])
+
+
 def gate_junit(checks: Sequence[Check]) -> str:
     """Return the checks as JUnit XML: a test case each, with required and actual value as properties."""
     failed = sum(not check.passed for check in checks)
@@ -36,6 +50,8 @@ def gate_junit(checks: Sequence[Check]) -> str:
         for name, value in (("required", check.minimum), ("value", check.value), ("estimate", check.estimate)):
             if value is not None:
                 ElementTree.SubElement(properties, "property", {"name": name, "value": f"{value:g}"})
+        if check.passed and check.words:
+            ElementTree.SubElement(element, "system-out").text = escape_controls(check.words)
         if not check.passed:
             text = escape_controls(str(check))
             ElementTree.SubElement(element, "failure", {"message": text}).text = text
@@ -44,15 +60,23 @@ def gate_junit(checks: Sequence[Check]) -> str:
 
 
 def gate_markdown(checks: Sequence[Check]) -> str:
-    """Return the checks as a Markdown table; texts of users are escaped, and mention nobody."""
+    """Return the verdict and the checks as Markdown; texts of users are escaped, and mention nobody."""
     failed = sum(not check.passed for check in checks)
     verdict = f"failed: {failed} of {count_of(len(checks), 'condition')} not met" if failed else "passed"
     rows = [
         ["", "condition", "value", "required"],
         ["---", "---", "---", "---"],
-        *(["passed" if check.passed else "**failed**", *map(_cell, _texts(check))] for check in checks),
+        *(
+            ["passed" if check.passed else "**failed**", *map(_cell, _texts(check))]
+            for check in checks
+            if not check.condition.startswith(VERDICT)
+        ),
     ]
-    return "\n".join([f"### {SUITE}: {verdict}", "", *(f"| {' | '.join(row)} |" for row in rows), ""])
+    first = verdict_line(checks)
+    lead = [_cell(first[:1].upper() + first[1:]), ""] if first else []
+    if not rows[2:]:
+        rows = []
+    return "\n".join([f"### {SUITE}: {verdict}", "", *lead, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
 def _texts(check: Check) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, count_of, dump_yaml, load_yaml, read_json_file, strip_url_secrets
+from accord.edges import BadInput, count_of, dump_yaml, load_yaml, one_line_json, read_json_file, strip_url_secrets
 from accord.formats import parse_orders
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
@@ -26,6 +26,7 @@ from accord.project import (
     Project,
     RecordedAgreement,
     config_from,
+    imported_text,
     infer_rubric,
     load_config,
     positions_note,
@@ -37,9 +38,10 @@ from accord.project import (
     synthetic_note,
 )
 from accord.report.report import write_report
-from accord.scoring import ScoreOptions, ScoreRun, Turns, score
+from accord.results import Document, Figure, Section, Table, Text
+from accord.scoring import ScoreOptions, ScoreRun, Turns, score, training_text
 from accord.statistics import SingleGroup
-from accord.values import PROJECT_FILE, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
+from accord.values import PROJECT_FILE, Estimate, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
 
 SHIPPED = "llm-rubric"
 
@@ -56,6 +58,7 @@ class RunResult:
         recorded: Agreement of each recorded model with people.
         files: Written files by name: `report`, `scores`, ...
         notes: Sentences on guesses and limits.
+        about: Text about the conversations and ratings.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -75,6 +78,58 @@ class RunResult:
     recorded: Sequence[RecordedAgreement]
     files: Mapping[str, Path]
     notes: Sequence[str] = ()
+    about: str = ""
+
+    def document(self) -> Document:
+        """Return the verdict and the link of the report; imports, comparison and files are details."""
+        tried, scored = self.fitted.held_out, self.scored.to_json()
+        name = self.fitted.evaluator.name
+        found = Document(f"learned {name}", "without held-out ratings") if tried is None else tried.verdict.document()
+        report = self.files.get("report")
+        link = None if report is None else Section("", "", [Text(report.resolve().as_uri(), label="report")])
+        compared = self.compared or tried
+        recorded: list[list[str | Estimate | Figure]] = [
+            [f"{row.model}: {row.question_name}", f"{row.n:,}", Estimate(row.pearson), Estimate(row.spearman)]
+            for row in self.recorded
+        ]
+        judges = Section("Recorded judges and mean ratings", "", [Table(["judge: question", "n", "r", "ρ"], recorded)])
+        units = {"turn": "replies", "step": "steps"}.get(self.scored.level, "conversations")
+        mean = Estimate(scored["mean"]).text()
+        summary = [f"{scored['scored']:,} {units} scored, mean {mean}", *training_text(scored)]
+        files = Table(["file", "path"], [[name, str(path)] for name, path in self.files.items()], is_text=True)
+        details = [
+            Section("", "", [Text(imported_text(one_line_json(self.imported.to_json())))]),
+            judges if recorded else None,
+            *([] if compared is None else compared.sections(everything=True)),
+            *self.fitted.sections(),
+            Section("", "", [Text("\n".join(summary)), files]),
+        ]
+        where = "" if report is None else f" in {report.parent}"
+        return replace(
+            found.with_sections(
+                Section("", self.about) if self.about else None,
+                link,
+                *(replace(each, is_detail=True) for each in details if each is not None),
+            ),
+            more=f"all figures: the report; as text{where}: accord compare --all",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the results of each step as JSON."""
+        tried = self.fitted.held_out
+        comparison = self.fitted.comparison if self.compared is None else self.compared.comparison
+        return {
+            "about": self.about,
+            "verdict": None if tried is None else tried.verdict.to_json(),
+            "imported": self.imported.to_json(),
+            "fitted": self.fitted.to_json(),
+            "comparison": None if comparison is None else comparison.to_json(),
+            "recorded": [row.to_json() for row in self.recorded],
+            "scored": self.scored.to_json(),
+            "unscored": dict(self.scored.counts.unscored),
+            "files": {name: str(path) for name, path in self.files.items()},
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True)
@@ -190,6 +245,7 @@ def run_project(
         )
         config = project.config = _with_judgements(config, imported, out, options, note)
         imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})
+        note(f"rated by: {project.raters_text()}")
         for sentence in _import_notes(project, survey):
             note(sentence)
         _judge(project, on_stage, note)
@@ -210,7 +266,7 @@ def run_project(
             on_stage("reporting")
             files["report"] = out / "report.html"
             write_report(project, files["report"], fitted, options.about, out.absolute().name)
-    return RunResult(imported, compared, fitted, scored, agreement, files, notes)
+    return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about)
 
 
 def _with_judgements(

@@ -107,6 +107,18 @@ DEFINITIONS: Mapping[str, Definition] = {
                                    "version, minus that of the second", "difference", "points"),
     "evaluator_difference": Definition("difference of evaluators", "Mean score by the first evaluator minus that by "
                                        "the second, of the same texts", "difference", "points"),
+    "estimated_mean": Definition(
+        "labels and scores", "Mean rating of all texts of a version, estimated from labels and scores (PPI++) without "
+        "the effects of annotators", "points", "points",
+    ),
+    "labeled_mean": Definition(
+        "labels alone", "Mean rating of the labeled texts of a version, without the effects of annotators", "points",
+        "points",
+    ),
+    "estimated_difference": Definition(
+        "difference of versions", "Mean rating of all texts of the first version minus that of the second, estimated "
+        "from labels and scores (PPI++)", "difference", "points",
+    ),
     "difference_gap": Definition("scores minus people", "Difference by scores minus the difference by people",
                                  "difference", "points"),
     "bias": Definition("bias", "Mean of score minus rating", "difference", "points"),

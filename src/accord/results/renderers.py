@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 def document_text(document: Document, details: bool = False) -> str:
     """Return a document as text for a terminal; without details, the first screen and how to see the rest."""
     shown = [section for section in document.sections if details or not section.is_detail]
-    head = f"{document.title}: {document.lead}" if document.lead else document.title
+    head = one_line(f"{document.title}: {document.lead}" if document.lead else document.title)
     is_more = len(shown) < len(document.sections) and document.more
     return "\n\n".join(filter(None, [head, *map(section_text, shown), document.more if is_more else ""]))
 
@@ -66,7 +66,7 @@ def cell_text(cell: Cell, digits: int = 2) -> str:
     """Return a cell as text."""
     if isinstance(cell, Figure):
         return cell.text()
-    return cell.text(digits, digits) if isinstance(cell, Estimate) else cell
+    return cell.text(digits, digits).replace("-", "−") if isinstance(cell, Estimate) else cell
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -10,7 +10,7 @@ from .parts import MANIFEST as MANIFEST
 from .pipeline import NOT_COUNTED as NOT_COUNTED, Perspective as Perspective, samples_of as samples_of
 from .pipeline import ScoreOptions as ScoreOptions, Scorer as Scorer, Turns as Turns
 from .pipeline import with_versions as with_versions
-from .results import PartsRun as PartsRun, ScoreRun as ScoreRun
+from .results import PartsRun as PartsRun, ScoreRun as ScoreRun, training_text as training_text
 from .score_rows import add_parts as add_parts, conversation_time as conversation_time
 from .score_rows import ConversationFacts as ConversationFacts, input_of as input_of
 from .score_rows import milliseconds as milliseconds, repair as repair, RowOrigin as RowOrigin

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from accord.edges import BadInput
+from accord.edges import BadInput, count_of
 from accord.evidence import Readable, Tabular
 from accord.formats import BAD_ROW, SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
 from accord.values import ScoreRow
@@ -219,3 +219,17 @@ class PartsRun(Readable):
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {**vars(self), "counts": {**asdict(self.counts), "mean": self.counts.mean}}
+
+
+def training_text(scored: Mapping[str, Any]) -> list[str]:
+    """Return sentences on scores of rated turns and of conversations in the training data."""
+    lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
+    if scored["level"] in ("turn", "step") and 0 < rated < of_all:
+        lines.append(f"{rated} of {of_all} scored {scored['level']}s have ratings (column `rated`)")
+    if known := scored["in_training"]:
+        lines.append(
+            f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
+            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores are closer to the "
+            "ratings than those of new ones will be (column `in_training`)"
+        )
+    return lines

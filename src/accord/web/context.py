@@ -426,6 +426,11 @@ def _read_static(name: str) -> tuple[bytes, str, str]:
     return content, _TYPES[Path(name).suffix], hashlib.sha256(content).hexdigest()[:12]
 
 
+def _figure(figure: Figure | Mapping[str, Any]) -> Markup:
+    """Return a figure, or a figure as JSON, as HTML."""
+    return Markup(figure_html(figure if isinstance(figure, Figure) else Figure.from_json(figure)))
+
+
 def _address(name: str) -> str:
     """Return the address of a static file; it contains a digest of the content, so that browsers can cache it."""
     file = static_file(name)
@@ -454,12 +459,9 @@ def _templates() -> Environment:
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
     environment.filters["dimension"] = dimension_in_words
-    environment.filters["figure"] = lambda figure: Markup(figure_html(figure))
+    environment.filters["figure"] = environment.globals["figure"] = _figure
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
-    environment.globals["figure"] = lambda figure: Markup(
-        figure_html(figure if isinstance(figure, Figure) else Figure.from_json(figure))
-    )
     environment.filters["said"] = lambda turn: turn_content(turn["role"], turn["text"], turn.get("calls", ()))
     return environment

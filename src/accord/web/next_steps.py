@@ -26,7 +26,7 @@ REASONS = {
     "accord serve": "People understand the question in different ways.",
     "accord score": "Their scores show how the assistant does now.",
     "accord watch": "The board shows changes of the scores over time.",
-    "accord gate": "The command fails if scores agree less with people.",
+    "accord gate": "The command fails if the scores are unproven, or agree less with people.",
     "accord judge": "Features of the content can lower the typical error.",
     "accord compare": "The comparison shows the evaluator with the smallest error.",
 }

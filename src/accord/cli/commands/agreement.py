@@ -11,8 +11,7 @@ import typer
 from accord.cli.app import command, command_group
 from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import GATE_FILE, ISSUES_PAGE, QUEUE, REPORT
-from accord.cli.terminal import StageProgress, figure_text, note, table
-from accord.cli.texts import comparison_text, groups_text, verdict_text
+from accord.cli.terminal import StageProgress, note, show_result, table
 from accord.edges import BadInput, GateFailed
 
 
@@ -28,6 +27,9 @@ def compare(
             "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
         ),
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print all evaluators and baselines with all statistics.")
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", "-j", min=1, help="Learn in this many processes; default: one a core, at most four."),
@@ -44,20 +46,8 @@ def compare(
     with WorkerPool(jobs) as begun, options.open_counted() as project:
         with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
-        rated_by = project.raters_text()
-        options.show(done.to_json(), lambda result: f"rated by: {rated_by}\n\n{_compare_text(result)}")
-
-
-def _compare_text(result: Mapping[str, Any]) -> str:
-    parts = [verdict_text(result["verdict"]), comparison_text(result)]
-    if result["judges"]:
-        parts.append(result["judges"]["text"])
-    parts += [each["text"] for each in result.get("pairs", ())]
-    if result["groups_by"]:
-        parts.append(groups_text(result["groups_by"]))
-    if result["unmade"]:
-        parts.append("\n".join(f"not compared: {name}: {why}" for name, why in result["unmade"].items()))
-    return "\n\n".join([*parts, result["decision"]["text"]])
+        note(f"rated by: {project.raters_text()}")
+        show_result(done, options.as_json, done.document(everything or options.as_json), details=everything)
 
 
 label = command_group("label", "Decide which conversations annotators should label.")
@@ -114,10 +104,6 @@ def _label_text(result: Mapping[str, Any]) -> str:
     return shown + (f"\n\nto fill in: {result['out']}" if result["out"] else "")
 
 
-GAIN = 0.99
-"""Ratio of widths above which a sentence states that scores add nothing."""
-
-
 @command("estimate")
 def estimate(
     options: StatisticsOptions,
@@ -137,72 +123,7 @@ def estimate(
 ) -> None:
     """Each assistant version's mean rating with a valid interval, their differences, and the labels that these need."""
     with options.open_counted() as project:
-        options.show(project.estimate(scores or (), difference).to_json(), _estimate_text)
-
-
-def _estimate_text(result: Mapping[str, Any]) -> str:
-    rows = [
-        [row["system"], str(row["labelled"]), str(row["scored"]),
-         *(figure_text(row[f"{of}mean"], row[f"{of}low"], row[f"{of}high"], digits=3) for of in ("", "label_")),
-         "–" if row["worth"] is None else f"{row['worth']:.2f}"]
-        for row in result["systems"]
-    ]  # fmt: skip
-    lines = [table(["assistant version", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
-    lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
-    lines += [f"{system}: no mean: {reason}" for system, reason in result["left_out"].items()]
-    lines += [f"{system}: caution: {text}" for system, text in result["cautions"].items()]
-    lines += [_gap_text(gap) for gap in result["differences"]]
-    unit = f"{result['level']}s"
-    stored, files = result["scores"] - result["from_files"], result["from_files"]
-    scores = (
-        f"scores: {stored:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each without the "
-        "labels of its conversation"
-    )
-    if result["units"]:
-        scores += f"; counted: {result['units']}"
-    scores += f"; and {files:,} outside the store, which it scored in files (accord score)" if files else ""
-    about = (
-        "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
-        f"{unit} are a random part of each version's; 95% intervals over groups of conversations"
-    )
-    return "\n".join([*lines, "", *_plan_lines(result), scores, about])
-
-
-def _plan_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return sentences on the estimators, and on the differences that the labels show."""
-    lines = []
-    if result["widths"]:
-        widths = ", ".join(f"{name} {width:.3f}" for name, width in result["widths"].items())
-        lines.append(
-            f"mean width of the intervals: {widths}; narrowest here: {result['narrowest']}. The figures above are "
-            "those of PPI++ in any case: an interval chosen because it is narrow holds the mean too rarely"
-        )
-        if result["widths"]["PPI++"] > GAIN * result["widths"]["labels alone"]:
-            lines.append(
-                "the scores narrow the intervals by less than 1%: all of a version is labeled, or within versions the "
-                "scores hardly follow the labels"
-            )
-    for plan in result["plans"]:
-        enough = (
-            f"{plan['fewest']:,} labels of both would show {plan['asked']:g}"
-            if plan["fewest"] > plan["labels"]
-            else f"they are enough for {plan['asked']:g}"
-        )
-        lines.append(
-            f"{plan['first']} and {plan['second']}: the {plan['labels']:,} labels show a difference of "
-            f"{plan['smallest']:.2f} or more in 4 of 5 samples; {enough}"
-        )
-    return lines
-
-
-def _gap_text(gap: Mapping[str, Any]) -> str:
-    from accord.results import p_text
-
-    said = f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f}"
-    if gap["p_holm"] is None:
-        return f"{said}, without an interval"
-    paired = f", paired by {gap['shared']} shared inputs" if gap["shared"] else ""
-    return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], {p_text(gap['p_holm'])}{paired}"
+        show_result(project.estimate(scores or (), difference), options.as_json)
 
 
 @command("gaps")
@@ -213,28 +134,7 @@ def gaps(options: StatisticsOptions) -> None:
     wording of the question can close a gap; after a change, the same command says whether it did.
     """
     with options.open_counted() as project:
-        options.show(project.gaps().to_json(), _gaps_text)
-
-
-def _gaps_text(result: Mapping[str, Any]) -> str:
-    from accord.results import p_text
-
-    lines: list[str] = []
-    titles = {"judge": f"People and {result['judge']} differ where", "people": "People differ among themselves where"}
-    for against, title in titles.items():
-        rows = [row for row in result["gaps"] if row["against"] == against]
-        lines += [title] if rows else []
-        for row in rows:
-            names = [each["conversation"] + ("" if each["turn"] is None else f"#{each['turn']}")
-                     for each in row["examples"][:3]]  # fmt: skip
-            lines.append(f"  {row['text']} ({row['ratings']} ratings, {p_text(row['p'])})")
-            lines.append(f"    such as {', '.join(names)}")
-            lines += [f"    the same conversations: {', '.join(row['also'][:4])}"] if row["also"] else []
-    if not lines:
-        lines.append(f"no gap found: {result['tested']} properties tested on {result['ratings']:,} ratings")
-    else:
-        lines += ["", "say in the wording how such conversations are rated: accord serve, page Rubric"]
-    return "\n".join([*lines, *(["", *result["changes"]] if result["changes"] else [])])
+        show_result(project.gaps(), options.as_json)
 
 
 @command("report")
@@ -256,6 +156,7 @@ def report(
 ) -> None:
     """Write the report: a verdict, what to do next, agreement, errors with excerpts, calibration and drift."""
     from accord.report import write_report
+    from accord.results import Section, Text, document_text
 
     with options.open_counted() as project:
         used = name or project.evaluator_in_use
@@ -264,10 +165,10 @@ def report(
         path = write_report(project, out, fitted, curve_draws=curve_draws)
         link = path.resolve().as_uri()
         assert fitted.held_out is not None  # there is no report without it
-        result = {"report": str(path), "verdict": fitted.held_out.verdict.to_json()}
-        options.show(
-            result, lambda result: f"{verdict_text(result['verdict'])}\n\nreport in {result['report']}\n{link}"
-        )
+        verdict = fitted.held_out.verdict
+        found = verdict.document().with_sections(Section("", f"report in {path}", [Text(link)]))
+        result = {"report": str(path), "verdict": verdict.to_json(), "document": found.to_json()}
+        options.show(result, lambda _: document_text(found, details=True))
 
 
 @command("gate")
@@ -302,6 +203,13 @@ def gate(
             "--require-refit", help="Fail if the evaluator in use learned from conversations that were erased since."
         ),
     ] = False,
+    allow_unproven: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unproven",
+            help='Pass although the verdict is "not yet": the scores are not shown to be better than a constant guess.',
+        ),
+    ] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="JUnit file of the conditions, for CI systems."), GATE_FILE
     ] = None,
@@ -309,7 +217,7 @@ def gate(
         Path | None, typer.Option("--markdown", help="Markdown of the conditions, for a job page."), GATE_FILE
     ] = None,
 ) -> None:
-    """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
+    """Fail (exit 3) if the verdict is "not yet", or if comparison, scores or a card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
@@ -318,10 +226,11 @@ def gate(
 
     with options.open() as project:
         checks = gate_checks(
-            project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit
-        )
+            project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit,
+            allow_unproven,
+        )  # fmt: skip
     gate_files.write_gate(checks, junit, markdown)
-    options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
+    options.show({"checks": [each.to_json() for each in checks]}, lambda _: gate_files.gate_text(checks))
     failed = sum(not each.passed for each in checks)
     if failed:
         raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")

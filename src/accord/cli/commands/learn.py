@@ -13,12 +13,12 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import BudgetOptions, Planned, ResultOptions, StatisticsOptions
 from accord.cli.outputs import EVALUATOR, SYNTHETIC
-from accord.cli.terminal import Progress, StageProgress, note, show_each, table
-from accord.cli.texts import cost_text, fitted_text, plan_text, spending
+from accord.cli.terminal import Progress, StageProgress, json_and_text, note, show_each, table
+from accord.cli.texts import cost_text, plan_text, spending
 from accord.edges import BadInput, BudgetReached, count_of, one_line, parse_whole_number
 
 if TYPE_CHECKING:
-    from accord.models import ModelSettings
+    from accord.models import ModelSettings, Plan
     from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection, Project
     from accord.project.judges import anchors
 
@@ -231,12 +231,17 @@ def fit(
         if out is not None and len(wanted) > 1:
             raise BadInput(f"--out names one folder, and {len(wanted)} evaluators are to be fitted")
         if plan:
-            show_each(map(project.plan_fit, wanted), options.as_json, lambda found: plan_text(found.to_json()))
+            show_each(map(project.plan_fit, wanted), options.as_json, _plan_of)
             return
         lacking: list[str] = []
-        show_each(_fitted(project, wanted, out, lacking, every_question), options.as_json, fitted_text)
+        show_each(_fitted(project, wanted, out, lacking, every_question), options.as_json, json_and_text)
         if lacking:
             stop("some requests came to nothing, each with its reason", PARTLY_UNSCORED)
+
+
+def _plan_of(plan: Plan) -> tuple[dict[str, Any], str]:
+    found = plan.to_json()
+    return found, plan_text(found)
 
 
 def _best(project: Project) -> str:

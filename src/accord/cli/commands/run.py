@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +23,7 @@ from accord.cli.options import (
     column_map,
 )
 from accord.cli.outputs import RUN
-from accord.cli.terminal import figure_text, note, show, stage, table
-from accord.cli.texts import comparison_text, fitted_text, training_text, verdict_text
+from accord.cli.terminal import note, show_result, stage
 from accord.edges import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ SCRIPTED = "scripted"
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report."), RUN
 ]
+Details = Annotated[bool, typer.Option("--details", help="Print everything at once: imports, all statistics, files.")]
 
 
 @command("run")
@@ -63,6 +63,7 @@ def run(
         str | None, typer.Option("--evaluator", help="Learn this evaluator, without comparing all first.")
     ] = None,
     turns: ScoredTurns = "rated",
+    details: Details = False,
 ) -> None:
     """Gather evidence, compare, learn, score and report: everything on the files you name.
 
@@ -95,7 +96,7 @@ def run(
     )  # fmt: skip
     files, origin = [*sources, *(recorded or ())], options.config_file or found
     is_own = not (out / "accord.yaml").exists() and (origin is None or is_trusted(origin.parent))
-    _run(config, files, out, reading.format, names, reading.skip_bad_rows, options.as_json, run_options)
+    _run(config, files, out, reading.format, names, reading.skip_bad_rows, options.as_json, run_options, details)
     if is_own:
         own_project(out)
 
@@ -119,62 +120,14 @@ def _run(
     skip_bad_rows: bool,
     as_json: bool,
     options: RunOptions,
+    details: bool,
 ) -> None:
-    """Run every stage with progress, then print the findings, the table and the paths of the files."""
+    """Run every stage with progress, then print the verdict and the link of the report, or everything."""
     from accord.report import run_project
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     note(*done.imported.counts.role_notes(options.roles), *done.imported.counts.turn_notes())
-    comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
-    tried = done.fitted.held_out
-    result = {
-        "about": options.about,
-        "verdict": None if tried is None else tried.verdict.to_json(),
-        "imported": done.imported.to_json(),
-        "fitted": done.fitted.to_json(),
-        "comparison": None if comparison is None else comparison.to_json(),
-        "recorded": [row.to_json() for row in done.recorded],
-        "scored": done.scored.to_json(),
-        "unscored": dict(done.scored.counts.unscored),
-        "files": {name: str(path) for name, path in done.files.items()},
-        "notes": list(done.notes),
-    }
-    learned = fitted_text(replace(done.fitted, held_out=None))
-    show(result, as_json, lambda result: _text(result, learned))
-
-
-def _text(result: Mapping[str, Any], learned: str) -> str:
-    from accord.project import imported_text
-
-    report = result["files"].get("report")
-    link = [] if report is None else [Path(report).resolve().as_uri()]
-    files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    verdict = [] if result["verdict"] is None else [verdict_text(result["verdict"])]
-    parts = [*verdict, *([result["about"]] if result["about"] else [])]
-    parts.append(imported_text(result["imported"]))
-    if result["recorded"]:
-        parts.append(recorded_text(result["recorded"]))
-    if result["comparison"] is not None:
-        parts.append(comparison_text(result["comparison"]))
-    scored = result["scored"]
-    plural = {"turn": "replies", "step": "steps"}.get(scored["level"], "conversations")
-    mean = figure_text(scored["mean"], None, None)
-    summary = "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])
-    return "\n\n".join([*parts, learned, summary, "\n".join([files, *link])])
-
-
-def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the agreement of each recorded judge with annotators."""
-    names = ("pearson", "spearman")
-    lines = [
-        [
-            f"{row['model']}: {row['question_name']}",
-            str(row["n"]),
-            *(figure_text(row[name], None, None) for name in names),
-        ]
-        for row in rows
-    ]
-    return "Recorded judges and mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)
+    show_result(done, as_json, details=details)
 
 
 @command("demo")
@@ -194,6 +147,7 @@ def demo(
             help="`scripted`: ask a decision model that runs in this process and answers by a rule; needs no key.",
         ),
     ] = None,
+    details: Details = False,
     as_json: AsJson = False,
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
@@ -219,9 +173,9 @@ def demo(
         config = config.model_copy(update=update)
     options = RunOptions(infers=False, evaluator=config.evaluator, about=ABOUT)
     if judge is None:
-        _run(config, sources(), out, "auto", {}, False, as_json, options)
+        _run(config, sources(), out, "auto", {}, False, as_json, options, details)
         return
-    _run_with_judge(config, out, as_json, options)
+    _run_with_judge(config, out, as_json, options, details)
 
 
 @contextmanager
@@ -237,7 +191,7 @@ def _any_key() -> Iterator[None]:
             os.environ["OPENAI_API_KEY"] = before
 
 
-def _run_with_judge(config: Config, out: Path, as_json: bool, options: RunOptions) -> None:
+def _run_with_judge(config: Config, out: Path, as_json: bool, options: RunOptions, details: bool) -> None:
     """Run the demo with a scripted decision model, which is compared with the evaluators."""
     from accord.models import ModelSettings
     from accord.sample import sources
@@ -251,4 +205,4 @@ def _run_with_judge(config: Config, out: Path, as_json: bool, options: RunOption
         settings = ModelSettings(mode="decisions", model=SCRIPTED, base_url=server.url)
         config = config.model_copy(update={"models": {"judge": settings}})
         about = f"{options.about} The judge is scripted: {RULE}."
-        _run(config, sources(), out, "auto", {}, False, as_json, replace(options, about=about))
+        _run(config, sources(), out, "auto", {}, False, as_json, replace(options, about=about), details)

@@ -27,7 +27,6 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show
-from accord.cli.texts import training_text
 from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
@@ -298,6 +297,8 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
+    from accord.scoring import training_text
+
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]
     lines += [f"  {sentence}" for sentence in training_text(result)]
