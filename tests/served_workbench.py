@@ -204,4 +204,4 @@ StartWorkbench = Callable[..., Workbench]
 def printed_link(server: Any) -> str:
     """Return the sign-in link that `accord serve` printed last; it does so once it listens."""
     until(lambda: "/in/" in server.log, lambda: server.log)
-    return re.findall(r"http://\S+/in/\S+", server.log)[-1]
+    return str(re.findall(r"http://\S+/in/\S+", server.log)[-1])
