@@ -36,9 +36,12 @@ def describe_agreement(alpha: Figure) -> str:
 
 def level_figures(habits: Sequence[AnnotatorHabit], part: str = "") -> list[Figure]:
     """Return the level of each annotator as a figure; `part` is the study, or the study and the question."""
+    source = "accord.studies.annotator_habits"
     return [
-        Figure.measured("level", each.level, each.level.n, f"{counted(each.level.n, 'item')} that others rated too",
-                        "people", part=": ".join(filter(None, [part, each.person])), source="accord.studies.annotator_habits")
+        Figure.measured(
+            "level", each.level, each.level.n, f"{counted(each.level.n, 'item')} that others rated too", "people",
+            part=": ".join(filter(None, [part, each.person])), source=source,
+        )
         for each in habits
     ]  # fmt: skip
 
