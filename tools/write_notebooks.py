@@ -17,10 +17,13 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+from accord.results import text_table, wrapped_table
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 PAGES = ROOT / "docs" / "notebooks"
 SECONDS = 300
+LONGEST_CELL = 60
 
 
 def run(notebook: Path, folder: Path) -> Any:
@@ -60,7 +63,10 @@ def _shown(output: Any) -> str:
     if output.output_type == "stream":
         return f"```text\n{output.text.strip()}\n```"
     html = output.data.get("text/html", "")
-    return _Table(html).markdown() if html.startswith("<table>") else f"```text\n{output.data['text/plain']}\n```"
+    if html.startswith("<table>"):
+        return _Table(html).markdown()
+    is_document = html.startswith("<p><b>")
+    return f"```text\n{_Document(html).text() if is_document else output.data['text/plain']}\n```"
 
 
 class _Table(HTMLParser):
@@ -91,6 +97,44 @@ class _Table(HTMLParser):
         header, *rows = ["| " + " | ".join(each.replace("|", "\\|") for each in row) + " |" for row in self.rows]
         line = "|" + " --- |" * len(self.rows[0])
         return "\n".join([f"{self.caption}\n", header, line, *rows])
+
+
+class _Document(HTMLParser):
+    """Paragraphs and tables of `accord.results.document_html`; a paragraph is a table of one cell."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.blocks: list[list[list[str]]] = []
+        self._is_text = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_text = self._is_text or tag in {"p", "h3", "td", "th"}
+        if tag in {"p", "h3"}:
+            self.blocks.append([[""]])
+        elif tag == "table":
+            self.blocks.append([])
+        elif tag == "tr":
+            self.blocks[-1].append([])
+        elif tag in {"td", "th"}:
+            self.blocks[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_text = self._is_text and tag not in {"p", "h3", "td", "th"}
+
+    def handle_data(self, data: str) -> None:
+        if self._is_text:
+            self.blocks[-1][-1][-1] += data
+
+    def text(self) -> str:
+        """Return the paragraphs, and the tables as aligned text."""
+        shown = []
+        for block in self.blocks:
+            is_wide = max(len(cell) for row in block for cell in row) > LONGEST_CELL
+            shown.append(
+                block[0][0] if len(block) == 1 else (wrapped_table if is_wide else text_table)(block[0], block[1:])
+            )
+        return "\n\n".join(filter(None, shown))
 
 
 if __name__ == "__main__":

@@ -534,12 +534,13 @@ class Estimates(Documented, Tabular):
         limits = [f"{row.system}: {row.reason}" for row in self.systems if row.reason]
         limits += [f"{system}: no mean: {reason}" for system, reason in self.left_out.items()]
         limits += [f"{system}: caution: {text}" for system, text in self.cautions.items()]
-        gaps = []
+        gaps, corrected = [], " (Holm)" if len(self.differences) > 1 else ""
         for gap in self.differences:
-            part = _versions(gap)
-            text = f"{part}: {ledger[f'estimated_difference:{part}'].text()}"
-            text += ", without an interval" if gap.p_holm is None else f", {p_text(gap.p_holm)}"
-            gaps.append(text + (f", paired by {gap.shared} shared inputs" if gap.shared and gap.p_holm else ""))
+            text = f"{_versions(gap)}: {ledger[f'estimated_difference:{_versions(gap)}'].text()}"
+            text += ", without an interval" if gap.p_holm is None else f", {p_text(gap.p_holm)}{corrected}"
+            gaps.append(
+                text + (f", paired by {gap.shared} shared inputs" if gap.shared and gap.p_holm is not None else "")
+            )
         files = self.from_files
         scores = (
             f"scores: {self.scores - files:,} {unit}, predicted by {self.evaluator} from evidence in the store, each "

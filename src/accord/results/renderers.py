@@ -169,6 +169,7 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
             return f"<p>{f'<b>{_text_html(part.label)}</b> ' if part.label else ''}<code>{text}</code></p>"
         label = f"<b>{_text_html(part.label)}</b>: " if part.label else ""
         kind = ' class="soft"' if part.style == "soft" else ""
+        text = text.replace("\n", "<br>\n") if part.style in ("plain", "soft") else text
         return f"<{_TAGS[part.style]}{kind}>{label}{text}</{_TAGS[part.style]}>"
     if isinstance(part, Table):
         rows = [[cell_html(cell, part.digits) for cell in row] for row in part.rows]
