@@ -64,12 +64,12 @@ class RatingCounts:
 
     @property
     def text(self) -> str:
-        """Numbers of conversations and ratings as one sentence without a full stop."""
+        """Sentence with all numbers, without a full stop."""
         return counts(self.conversations, self.ratings, self.people, self.learned, self.rated, self.replaced)
 
     @property
     def wordings_text(self) -> str:
-        """Numbers by wording as one sentence without a full stop; empty if there is one wording."""
+        """Sentence with the numbers by wording, without a full stop; empty if there is one wording."""
         return wordings_text(self.wordings, self.treatment)
 
     def ledger(self) -> Ledger:
@@ -122,7 +122,7 @@ def rating_counts(project: Workspace, evaluator: Path | None = None, recorded: i
 def labels_at(
     store: Store, labels: Iterable[Label], fitted: str, recorded: int | None = None
 ) -> tuple[list[Label], list[Label]]:
-    """Return those of the labels of a question that existed at the time of a fit, and those that others replaced since.
+    """Return the labels of a question that existed at the time of a fit: unchanged ones, and those replaced since.
 
     A label existed if it was stored and given before the fit. Of labels that were stored later and have no later time,
     as many existed as are missing from the number that the fit recorded.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from sqlalchemy import func, select
@@ -41,7 +42,8 @@ class LabelCounts:
         if not found.is_mixed:
             return found
         current = self._store.labels(question.id, "stop").on(question.id)  # a label may replace one of another wording
-        return label_wordings(question, ((each.wording, each.value, 1) for each in current if each.value is not None))
+        counts = Counter((each.wording, each.value) for each in current if each.value is not None)
+        return label_wordings(question, ((wording, value, count) for (wording, value), count in counts.items()))
 
     def stored(self, question: str) -> list[tuple[Label, str]]:
         """Return all ratings of a question, also replaced ones, with the time when each was stored, in this order."""
@@ -52,7 +54,7 @@ class LabelCounts:
         return [(label_from(row), row.added) for row in self._store._stream(query.order_by(table.place, table.key))]
 
     def rated_before(self, question: str, time: str, conversations: Iterable[str]) -> set[str]:
-        """Return those of the conversations that had a rating of a question when a time came, also a replaced one."""
+        """Return the conversations, among some, that had a rating of a question at a time, also a replaced one."""
         table = annotation_table.c
         query = select(table.conversation).distinct()
         query = query.where(table.kind == PERSON, is_rating(), table.question == question, table.added <= time)

@@ -117,7 +117,7 @@ def _asked(study: StudySession) -> set[str]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known about an evaluator whose predictions were saved: question, level, training set, time of its fit."""
+    """Evaluator whose predictions were saved: signature, question, level, training set, and the time of its fit."""
 
     signature: str
     question: str
@@ -126,7 +126,7 @@ class _Known:
     fitted: str
 
     def learned(self, project: Project, conversations: Collection[str]) -> set[str]:
-        """Return those of the conversations that the evaluator learned from, or that had a rating before its fit."""
+        """Return the conversations, among some, that the evaluator learned from or that had a rating before its fit."""
         learned = LabelCounts(project.store).rated_before(self.question, self.fitted, sorted(conversations))
         if (training := self.training) is not None and (others := set(conversations) - learned):
             for each in project.store.conversations(others):
@@ -138,7 +138,7 @@ class _Known:
 
 @lru_cache(maxsize=32)
 def _saved(folder: Path, time: str) -> _Known | None:
-    """Return what is known about a saved evaluator, None if it cannot be read; `time` tells versions apart."""
+    """Read a saved evaluator; None if it is damaged. `time` is part of the key of the cache."""
     try:
         evaluator = load_evaluator(folder)
     except (BadInput, FileNotFoundError):

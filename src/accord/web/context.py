@@ -31,7 +31,7 @@ from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
-from accord.project import Project, rating_counts
+from accord.project import Project, modified_at, rating_counts
 from accord.results import Figure, figure_html
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
@@ -154,6 +154,7 @@ class WorkbenchContext:
         self.on_stop: list[Callable[[], None]] = [self.uploads.jobs.close]
         self.reload: Callable[[], Project] = lambda: self.project
         self._is_closed = False
+        self._counts: tuple[Any, dict[str, Any]] = None, {}
 
     @cached_property
     def learning(self) -> BackgroundLearning:
@@ -291,9 +292,13 @@ class WorkbenchContext:
         Args:
             learned: Number of ratings that the fit of the evaluator in use recorded; None if none is in use.
         """
-        folder = self.project.folder()
+        store, folder = self.project.store, self.project.folder()
         is_fitted = learned is not None and (folder / CARD).is_file()
-        return rating_counts(self.project, folder if is_fitted else None, learned).to_json()
+        fitted = (folder, modified_at(folder), learned) if is_fitted else None
+        state = (store.labels_version(), store.count_conversations(), fitted)
+        if state != self._counts[0]:  # all ratings are read, so only after a change
+            self._counts = state, rating_counts(self.project, folder if is_fitted else None, learned).to_json()
+        return dict(self._counts[1])
 
     # --- responses ------------------------------------------------------------------------------------------------
 
