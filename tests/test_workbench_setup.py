@@ -408,7 +408,7 @@ def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conve
 def test_main_button_imports_new_conversations_if_there_are_no_new_scores() -> None:
     actions = [{"text": "Compare versions", "command": "accord estimate"}, {"text": "Judge", "command": "accord judge"}]
     verdict = {"state": "systems", "actions": actions}
-    evaluator = {"name": "e", "verdict": verdict, "candidate": None, "candidate_ratings": None, "fitting": None,
+    evaluator = {"name": "e", "verdict": verdict, "candidate": None, "is_candidate_current": False, "fitting": None,
                  "scoring": None, "new_agreement": "people agree a little (0.27) on them", "fit_seconds": 14.0,
                  "refit": ""}  # fmt: skip
     counts = {"ratings": 571, "learned": 507, "new": 64}

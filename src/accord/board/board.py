@@ -36,8 +36,9 @@ from accord.board.statistics import (
 from accord.board.summary import BoardFigures, changes_of, figures_of, first_sentence, headline_of, overview_of
 from accord.board.texts import ConversationTexts
 from accord.edges import AccordError, reason_of
+from accord.learning import UNLIKE
 from accord.project import Project
-from accord.results import Section
+from accord.results import Fold, Section, Table, Text, written
 from accord.store import anchors
 from accord.validation import attribution
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PAGE = 50
 """Number of texts on a page of a list."""
+LOWEST_SHOWN = 10
+"""Number of texts in the section of new scores."""
 CACHE_SIZE = 16
 """Number of cached results."""
 NEXT = {
@@ -224,14 +227,25 @@ class Board:
 
 def new_scores_section(project: Project) -> Section | None:
     """Return the section on the new conversations of the evaluator that scored last; None without any scores."""
+    board = Board(project)
     try:
-        found = Board(project).figures(BoardFilters())
+        found = board.figures(BoardFilters())
     except AccordError as error:
         return Section("New conversations", f"Their scores cannot be read: {reason_of(error)}.")
     if found is None:
         return None
     scores, figures = found
-    return figures.section() if not scores.is_all_learned else Section("New conversations", scores.learned)
+    if scores.is_all_learned:
+        return Section("New conversations", scores.learned)
+    section, listed = figures.section(), board.page(BoardFilters(), 1, LOWEST_SHOWN)
+    unscored = [Text(f"{count:,} unscored: {reason}.", "soft") for reason, count in figures.unscored.items()]
+    rows = [] if listed is None else [
+        [each.conversation + ("" if each.turn is None else f"#{each.turn}"), "–" if each.value is None else
+         written(each.value, "points"), UNLIKE if each.is_unlike else ""]
+        for each in listed[1].rows
+    ]  # fmt: skip
+    lowest = [Fold("Lowest scores, to read first", [Table(["conversation", "score", ""], rows)])] if rows else []
+    return replace(section, parts=[*section.parts, *unscored, *lowest])
 
 
 # --- lists of texts ----------------------------------------------------------------------------------------------

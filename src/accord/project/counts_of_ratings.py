@@ -119,6 +119,11 @@ def rating_counts(project: Workspace, evaluator: Path | None = None, recorded: i
     )  # fmt: skip
 
 
+def has_learned_all(project: Workspace, evaluator: Path, recorded: int | None) -> bool:
+    """Return True if no rating was given or changed since an evaluator was fitted; arguments as in `rating_counts`."""
+    return (evaluator / CARD).is_file() and not rating_counts(project, evaluator, recorded).new
+
+
 def labels_at(
     store: Store, labels: Iterable[Label], fitted: str, recorded: int | None = None
 ) -> tuple[list[Label], list[Label]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from accord.board import new_scores_section
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
 from accord.decisions import STEPS, error_table
 from accord.edges import BadInput, write_atomically
@@ -35,7 +36,7 @@ from accord.results import (
     counts,
     p_text,
 )
-from accord.scoring import latest, latest_drift, latest_scores
+from accord.scoring import latest, latest_drift
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
@@ -112,7 +113,7 @@ def report_values(
         done,
         project.insights(done, curve_draws),
         project.rubric,
-        scores=latest_scores(store, project.mart, which),
+        scores=new_scores_section(project),
         audit=latest_audit(store),
         drift=latest_drift(store, which),
         spent=done.spent or ((last_fit or {}).get("results") or {}).get("spent"),
@@ -127,7 +128,7 @@ def content(
     fitted: Fitted,
     insights: Insights,
     rubric: Rubric,
-    scores: Sequence[Mapping[str, Any]] = (),
+    scores: Section | None = None,
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
     spent: Mapping[str, Any] | None = None,
@@ -180,7 +181,7 @@ def content(
         worst=_worst(tried),
         unscored=_unscored(found, tried.evidence, rubric),
         audit=audit,
-        scores=_scores(scores),
+        scores=scores,
         columns=[(name, *titles, name in DETAILS) for name, titles in COLUMNS.items()],
         agreement=_agreement(tried),
     )
@@ -389,17 +390,6 @@ def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
     }
     total = sum(parts.values())
     return [(name, part / total) for name, part in parts.items()]
-
-
-def _scores(scores: Sequence[Mapping[str, Any]]) -> Values | None:
-    """Return the number, the mean and the lowest of the latest scores, and the reasons of missing ones."""
-    if not scores:
-        return None
-    known = sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])
-    reasons = Counter(row["unscored"] for row in scores if row["value"] is None)
-    mean = float(np.mean([row["value"] for row in known])) if known else None
-    return {"count": len(scores), "mean": mean, "lowest": known[:10], "reasons": sorted(reasons.items()),
-            "annotator": scores[0]["annotator"]}  # fmt: skip
 
 
 # --- sections --------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
         return f"<{_TAGS[part.style]}{kind}>{label}{text}</{_TAGS[part.style]}>"
     if isinstance(part, Table):
         rows = [[cell_html(cell, part.digits) for cell in row] for row in part.rows]
-        return f'<div class="wide" tabindex="0">{_table_html(part.header, rows, part.own)}</div>'
+        return f'<div class="wide" tabindex="0">{_table_html(part.header, rows, part.own, is_text=part.is_text)}</div>'
     if isinstance(part, Fold):
         note = f' <span class="soft">{_text_html(part.note)}</span>' if part.note else ""
         inner = "\n".join(part_html(each, draw) for each in part.parts)
@@ -213,10 +213,12 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: st
 
 
 def _table_html(
-    header: Sequence[str], rows: Iterable[Sequence[str]], own: frozenset[int] = frozenset(), caption: str = ""
-) -> str:
+    header: Sequence[str], rows: Iterable[Sequence[str]], own: frozenset[int] = frozenset(), caption: str = "",
+    is_text: bool = False,
+) -> str:  # fmt: skip
     def cells(tag: str, line: Sequence[str]) -> str:
-        return "".join(f"<{tag}>{cell}</{tag}>" for cell in line)
+        kind = ' class="text"' if is_text else ""
+        return "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell in line)
 
     head = f"<thead><tr>{cells('th', [*map(_text_html, header)])}</tr></thead>" if header else ""
     title = f"<caption>{_text_html(caption)}</caption>" if caption else ""

@@ -73,7 +73,6 @@ def _step(text: str, reason: str, address: str, button: str, method: str = "get"
 def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
     """Yield the steps about the candidate, a first fit and new ratings."""
     learned, new = counts["learned"], counts["new"]
-    candidate = evaluator["candidate_ratings"]
     if evaluator["candidate"]:
         yield _step("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
     if evaluator["refit"] and not evaluator["fitting"]:
@@ -81,7 +80,7 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
         yield _step("Fit again without what was erased", f"{evaluator['refit']}.", *place,
                     method="post" if counts["ratings"] else "get")  # fmt: skip
         return
-    if evaluator["fitting"] or not counts["ratings"] or candidate == counts["ratings"]:
+    if evaluator["fitting"] or not counts["ratings"] or evaluator["is_candidate_current"]:
         return
     if evaluator["name"] is None:
         if not evaluator["candidate"]:

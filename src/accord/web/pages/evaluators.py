@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
-from accord.project import fitted_evaluators, other_question, rating_counts
+from accord.project import fitted_evaluators, has_learned_all, other_question
 from accord.report import verdict_view
 from accord.results import Figure, Ledger
 from accord.studies import IN_USE, candidate_folder, verdict_in_use
@@ -60,16 +60,12 @@ class _EvaluatorPages:
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
             drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
-            is_learned=candidate is not None and self._has_learned_all(candidate_folder(folder), candidate["ratings"]),
+            is_learned=candidate is not None and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
             undo=next((row for row in rows if row["is_earlier"]), None),
             candidate_name=candidate_folder(folder).name,
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
             view=self._view(),
         )  # fmt: skip
-
-    def _has_learned_all(self, candidate: Path, recorded: int | None) -> bool:
-        """Return True if no rating was given or changed since the candidate was fitted."""
-        return (candidate / CARD).is_file() and not rating_counts(self.context.project, candidate, recorded).new
 
     def _view(self) -> dict[str, Any] | None:
         """Return the ruler and the facts of the evaluator in use."""

@@ -16,16 +16,16 @@ from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
-from accord.project import comparable_labels, other_question, wordings_text
+from accord.project import comparable_labels, has_learned_all, other_question, wordings_text
 from accord.report import verdict_view
-from accord.results import Figure, Ledger, agreement_word, agreement_words, number
+from accord.results import Figure, Ledger, agreement_word, agreement_words
 from accord.store import LabelCounts
 from accord.studies import (
     Adjudication,
     AnswerMatrix,
     StudyProgress,
     StudySession,
-    agreement_of,
+    agreement_figure,
     candidate_folder,
     modified_at,
     study_annotators,
@@ -126,7 +126,7 @@ class _HomePages:
             row |= {
                 "summary": progress.sentence(), "full": main.full, "items": progress.item_count,
                 "annotators_per_item": study.settings.annotators_per_item, "people": study_annotators(study),
-                "waiting": _waiting(study), "agreement": agreement_words(main.agreement),
+                "waiting": _waiting(study), "agreement": agreement_words(main.agreement), "alpha": main.alpha.to_json(),
                 "disputed": len(queue.disputes), "adjudicated": queue.done,
             }  # fmt: skip
         return row
@@ -149,7 +149,8 @@ class _HomePages:
             "new_agreement": self._new_agreement(folder) if is_fitted else "",
             "refit": self._refit(folder),
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
-            "candidate_ratings": None if state["candidate"] is None else state["candidate"]["ratings"],
+            "is_candidate_current": state["candidate"] is not None
+            and has_learned_all(project, candidate_folder(folder), state["candidate"]["ratings"]),
             "fit_seconds": _fit_seconds(project.store.runs("fit")[-1:]),
             "fitting": state["fitting"],
             "failed": state["failed"].get("fit"),
@@ -172,13 +173,13 @@ class _HomePages:
             for each in comparable_labels(project.store, question.id)
             if each.time is not None and each.time > since
         ]
-        alpha = agreement_of(AnswerMatrix.of(question, new))
+        alpha = agreement_figure(AnswerMatrix.of(question, new))
         if alpha.value is None:
             return ""
-        word, shown = agreement_word(alpha), number(alpha.value, 2)
+        word, shown = agreement_word(alpha.estimate), f"{alpha.short} on {alpha.about}"
         if word in UNCLEAR:
-            return f"it is not clear that people agree ({shown}) on them, so discuss them first"
-        return f"people agree {word} ({shown}) on them"
+            return f"it is not clear that people agree ({shown}), so discuss them first"
+        return f"people agree {word} ({shown})"
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
