@@ -104,7 +104,8 @@ def _rate_again_and_refit(project: Project) -> None:
         for place in range(len(CONFIG["studies"]["look"]["items"]["ids"])):
             assignment = look.take(person)
             assert assignment is not None
-            rate_all(look, assignment, 1 + (place + number * (1 + place % 2)) % 4)
+            apart = 2 if place % 3 == 0 else 1
+            rate_all(look, assignment, 1 + place % 2 + apart * (number == 2))
     learning.retrain()
     learning.promote()
     learning.jobs.close()

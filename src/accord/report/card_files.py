@@ -91,8 +91,8 @@ def card_markdown(card: AgreementCard) -> str:
 
 
 def _agreement_row(each: Any) -> list[str]:
-    values = (each.error, each.within_one, each.pooled, each.within_annotators, each.within_systems, each.people,
-              each.alpha)  # fmt: skip
+    values = (each.error, _share(each.within_one), each.pooled, each.within_annotators, each.within_systems,
+              each.people, each.alpha)  # fmt: skip
     return [each.name, f"{each.labels:,}", *map(str, values)]
 
 

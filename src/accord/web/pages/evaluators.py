@@ -60,7 +60,8 @@ class _EvaluatorPages:
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
             drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
-            is_learned=candidate is not None and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
+            is_learned=candidate is not None
+            and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
             undo=next((row for row in rows if row["is_earlier"]), None),
             candidate_name=candidate_folder(folder).name,
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
