@@ -89,7 +89,9 @@ def test_init_import_compare_and_run_say_who_rated(folder: Path) -> None:
     assert "rated by: nora 24, ben 24; judge gpt-judge 24" in output
     with open_project() as opened:
         assert opened.raters_text() == "nora 24, ben 24; judge gpt-judge 24"
-    output = accord("run", "chats.csv", *sources, "--out", "run", "--rubric", "rubric.yaml", "--details", *QUICK, *NAMED)
+    output = accord(
+        "run", "chats.csv", *sources, "--out", "run", "--rubric", "rubric.yaml", "--details", *QUICK, *NAMED
+    )
     assert "rated by: nora 24, ben 24; judge gpt-judge 24" in output
     assert "gpt-judge: Rating" in output, "its agreement with people is part of the run"
 
