@@ -71,7 +71,7 @@ def test_the_default_is_recommended_unless_another_is_significantly_better(sampl
     constant = predicted("constant", np.full(120, values.mean()), band=None)
     kept = decided([near, default, constant], rated)
     assert kept.is_supported and kept.evaluator == "default" and kept.tests["constant"].p < 0.01
-    assert str(kept).startswith("use default, the default evaluator (RMSE for a new annotator 0.")
+    assert str(kept).startswith("use default, the default evaluator (typical error 0.")
     assert "no other evaluator is shown to be better; it is better than a constant guess" in str(kept)
     other = decided([near, default, better, constant], rated)
     assert other.is_supported and other.evaluator == "best" and other.tests["default"].p < 0.01

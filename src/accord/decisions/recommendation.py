@@ -25,7 +25,7 @@ import numpy as np
 from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import Predictions
-from accord.results import p_text
+from accord.results import p_text, told_apart
 from accord.statistics import (
     DRAWS,
     STATISTICS,
@@ -112,15 +112,16 @@ class Decision:
 
     def _choice(self) -> str:
         name, error = self.evaluator, self.rmse.get(self.evaluator)
-        shown = "" if error is None else f" (RMSE for a new annotator {error:.3f})"
+        shown = "" if error is None else f" (typical error {error:.2f})"
         if self.default is None or name == self.default:
             kind = "" if self.default is None else ", the default evaluator"
             other = "" if self.default is None else ": no other evaluator is shown to be better"
             return f"use {name}{kind}{shown}{other}"
         if (test := self.tests.get(self.default)) is not None and test.difference < 0 and test.p < SURE:
+            own, other = told_apart(self.rmse[name], self.rmse[self.default])
             return (
-                f"use {name}{shown}: significantly better than the default {self.default} "
-                f"({self.rmse[self.default]:.3f}, {p_text(test.p)})"
+                f"use {name} (typical error {own}): significantly better than the default {self.default} "
+                f"({other}, {p_text(test.p)})"
             )
         return f"use {name}{shown}: the default {self.default} is not shown to be better than a constant guess"
 
@@ -128,7 +129,8 @@ class Decision:
         test = self.tests.get(CONSTANT)
         if test is None:
             return "it was not compared with a constant guess"
-        constant = f"a constant guess ({self.rmse[CONSTANT]:.3f}, {p_text(test.p)})"
+        error = told_apart(self.rmse[CONSTANT], self.rmse[self.evaluator])[0]
+        constant = f"a constant guess ({error}, {p_text(test.p)})"
         if self.is_supported:
             return f"it is better than {constant}"
         needed = (
@@ -142,10 +144,10 @@ class Decision:
 
     def _basis(self) -> str:
         times = f"{self.repeats} repetitions of the cross-validation" if self.repeats > 1 else "one cross-validation"
-        text = f"Permutation tests of the RMSE for a new annotator, significant below p = {SURE}, over {times}"
+        text = f"Permutation tests of the typical error for a new annotator, significant below p = {SURE}, over {times}"
         if self.known is not None:
             name, better, own = self.known
-            text += f". For the annotators in the labels {name} has the lower RMSE ({better:.3f} against {own:.3f})"
+            text += f". For the annotators in the labels {name} has the smaller error ({better:.2f} against {own:.2f})"
         return text
 
 

@@ -91,7 +91,7 @@ class Verdict:
         first, *others = (Text(command, "code", text) for text, command in self.actions)
         later = [Section("Then", "", others, is_detail=True)] if others else []
         uses = uses_table([each._asdict() for each in self.uses])
-        return Document(self.title, self.sentence, [Section("", "", [uses]), Section("", "", [first]), *later])
+        return Document(self.title, self.sentence, [Section("", "", [uses]), Section("Next", "", [first]), *later])
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""

@@ -71,43 +71,16 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
     uses = []
     for needed, (text, shown) in enumerate(zip(USES, measured, strict=True), 1):
         rules = [rule for rule in checks if order.index(rule.state) <= needed and rule.is_met is not None]
-        missed = sorted((rule for rule in rules if not rule.is_met), key=lambda rule: order.index(rule.state))
+        missed = [rule for rule in rules if not rule.is_met and order.index(rule.state) == needed]
         if place >= needed:
             rule = (
                 f"{rules[0].name}: {rules[0].value}" if len(rules) == 1 else f"{len(rules)} of {len(rules)} rules met"
             )
         else:
-            rule = f"missing: {' · '.join(f'{each.name} {each.value} ({each.limit})' for each in missed)}"
+            above = [] if place == needed - 1 else ["as above"]
+            rule = f"missing: {' · '.join([*above, *(f'{each.name} {each.value} ({each.limit})' for each in missed)])}"
         uses.append(Use(text, place >= needed, shown, rule))
     return uses
-
-
-def error_table(known: Figures, evaluator: str) -> Table:
-    """Return the errors and correlations of an evaluator, another person, the baselines and a constant guess.
-
-    Args:
-        known: Figures of the evaluator.
-        evaluator: Name of its row.
-    """
-    names = (
-        (evaluator, "error", "r", "within_one"), ("another person", "people_error", "people_r", "within_one_people"),
-        ("judge alone", "judge_error", "", ""), ("best single feature", "column_error", "", ""),
-        ("constant guess", "constant_error", "", "within_one_constant"),
-    )  # fmt: skip
-    rows = [
-        [name, *(known.ledger.get(key, "–") for key in keys), f"{known.ledger[keys[0]].n or 0:,}"]
-        for name, *keys in names
-        if keys[0] in known.ledger
-    ]
-    r = "r within annotators" if known.is_within else "r"
-    return Table(["predicted by", "typical error", r, _near_words(known), "ratings"], rows, own=frozenset({0}))
-
-
-def _near_words(known: Figures) -> str:
-    """Return the heading of the share of scores near a rating, by the step of the scale."""
-    if known.step is None:
-        return "on the side of the rating"
-    return "within one point" if known.step == 1 else f"within {known.step:.3g} points"
 
 
 def uses_table(uses: Sequence[Mapping[str, Any]]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -15,11 +16,11 @@ from markupsafe import Markup
 
 from accord.board import new_scores_section
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
-from accord.decisions import STEPS, error_table
+from accord.decisions import STEPS
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest_audit
+from accord.project import Compared, Fitted, Insights, Project, latest_audit, short_section
 from accord.report.page import render_page
 from accord.report.verdict_view import Pages, next_steps, verdict_view
 from accord.results import (
@@ -222,7 +223,8 @@ def _agreement(tried: Compared) -> Section:
     lead = f"Each score is for a conversation that the evaluator did not learn from: {figures.about}."
     if "alpha" in figures.ledger:
         lead += f" Agreement of people: {figures.ledger['alpha'].sentence()}."
-    return Section("", lead, [error_table(figures, shown_name(tried.comparison.systems[0].name, 0))])
+    default = None if tried.decision is None else tried.decision.default
+    return replace(short_section(tried.comparison, figures.ledger, default, is_marked=True), lead=lead)
 
 
 def _error_chart(tried: Compared) -> Markup:

@@ -217,8 +217,7 @@ def _table_html(
     is_text: bool = False,
 ) -> str:  # fmt: skip
     def cells(tag: str, line: Sequence[str]) -> str:
-        kind = ' class="text"' if is_text else ""
-        return "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell in line)
+        return "".join(f"<{tag}>{cell}</{tag}>" for cell in line)
 
     head = f"<thead><tr>{cells('th', [*map(_text_html, header)])}</tr></thead>" if header else ""
     title = f"<caption>{_text_html(caption)}</caption>" if caption else ""
@@ -226,7 +225,8 @@ def _table_html(
     for place, row in enumerate(rows):
         kind = ' class="ours"' if place in own else ""
         body += f"<tr{kind}>{cells('td', row)}</tr>"
-    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+    opened = '<table class="text">' if is_text else "<table>"
+    return f"{opened}{title}{head}<tbody>{body}</tbody></table>"
 
 
 def _text_html(text: str) -> str:
