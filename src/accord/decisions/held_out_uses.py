@@ -1,4 +1,4 @@
-"""What the held-out scores do in each use: find the conversations that people rate low, and compare versions.
+"""Held-out scores in each use: find the conversations that people rate low, and compare versions.
 
 Each text has one score, the mean over the repetitions of the cross-validation, and one rating, the mean of its people.
 """
