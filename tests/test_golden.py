@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_project import QUICK, SampleProject, post_live, rate_next, sample_project
+from sample_project import SampleProject, post_live, rate_next, sample_project
+
+from accord.project import Project, load_config
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 pytestmark = pytest.mark.defaults
@@ -116,7 +118,8 @@ def test_scores_board_and_annotations_are_as_before(project: SampleProject) -> N
 def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Scores of the same replies by each path, and the workbench's predictions in percent."""
     name, chats, pages = request.param, project.rows("replies.jsonl"), []
-    project("fit", name, *(["--every-question"] if name == "every" else []), *QUICK)  # pages use the latest fit
+    with Project(load_config(project.folder / "accord.yaml")) as opened:
+        opened.use(name)  # a new fit would learn from the ratings of the other study, and predict none blindly
     rows = {
         "file": project.scored("replies.jsonl", f"{name}.jsonl", name),
         "parts": project.scored("replies.jsonl", f"{name}-parts/", name),
