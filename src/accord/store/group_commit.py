@@ -65,6 +65,8 @@ class GroupWriter:
             StoreError: The database failed; what the writes left is unknown.
         """
         group: list[_Write] = [(write, Future()) for write in writes]
+        if not group:
+            return []
         if self._engine.dialect.name != "sqlite":
             with database_errors(self._url), self._engine.begin() as connection:
                 lock_writing(connection)
