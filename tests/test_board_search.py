@@ -72,6 +72,12 @@ def test_long_searches_are_refused_and_new_conversations_found(tmp_path: Path) -
     store.close()
 
 
+def test_a_search_covers_the_first_conversations_by_id(search: TextSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.store.text_search.MAX_SEARCHED", 3)
+    found = search.find("i")
+    assert (found.ids, found.unread) == ({"dotted"}, len(TEXTS) - 3), "of arabic, decomposed and dotted"
+
+
 def test_user_words_are_the_last_message_before_the_reply() -> None:
     turns = (Turn("user", "first"), Turn("assistant", "a"), Turn("user", "second \N{SLIGHTLY FROWNING FACE}"))
     chat = Conversation("c", (*turns, Turn("assistant", "b")))
