@@ -23,7 +23,7 @@ from accord.values import ISSUE, Annotation, Issue, IssueAnnotation, Target
 TEXTS = {
     "plain": "I was charged TWICE in March", "percent": "It is 100% off_sale", "german": "Die STRASSE ist naß",
     "russian": "Где мой ЗАКАЗ?", "arabic": "أين طلبي؟", "turkish": "İade istiyorum", "ligature": "the ﬁle is gone",
-    "escaped": 'He said "no\\way"\nand left',
+    "escaped": 'He said "no\\way"\nand left', "wide": "ｆull stop…", "dotted": "i\u0307s", "decomposed": "cafe\u0301",
 }  # fmt: skip
 
 
@@ -39,6 +39,8 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("charged twice", {"plain"}), ("twice CHARGED", {"plain"}), ("charg", {"plain"}), ("charged once", set()),
     ("100%", {"percent"}), ("%", {"percent"}), ("_", {"percent"}), ("Straße", {"german"}), ("заказ", {"russian"}),
     ("طلبي", {"arabic"}), ("iade", {"turkish"}), ("FILE", {"ligature"}), ('"no\\way"', {"escaped"}), ("role", set()),
+    ("full", {"wide"}), ("stop...", {"wide"}), ("is", {"dotted", "percent", "turkish", "ligature", "german"}), ("cafe", set()),
+    ("café", {"decomposed"}), ("a/b", set()), ("u0301", set()),
     ("content", set()), ("   ", set(TEXTS)), ("' OR 1=1 --", set()), ("\u202e", set()),
 ])  # fmt: skip
 def test_search_finds_words_in_any_case_and_language(search: TextSearch, words: str, found: set[str]) -> None:
@@ -68,6 +70,12 @@ def test_long_searches_are_refused_and_new_conversations_found(tmp_path: Path) -
     store.add_conversations([Conversation("new", (Turn("user", "A refund, please"),))])
     assert search.find("refund").ids == {"new"}
     store.close()
+
+
+def test_a_search_covers_the_first_conversations_by_id(search: TextSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.store.text_search.MAX_SEARCHED", 3)
+    found = search.find("i")
+    assert (found.ids, found.unread) == ({"dotted"}, len(TEXTS) - 3), "of arabic, decomposed and dotted"
 
 
 def test_user_words_are_the_last_message_before_the_reply() -> None:

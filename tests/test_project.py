@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import accord
+from accord.cli import commands
 from accord.cli.app import app
 from accord.evidence import metrics, sources
 from accord.learning import heads
@@ -348,6 +349,18 @@ def test_help_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found == "[]\n", cure(f"imported by accord --help: {found}", "import it inside the command")
+
+
+def test_each_command_is_registered_by_the_modules_that_its_name_imports() -> None:
+    found: dict[str, set[str]] = {}
+    groups = [(each.name, each.typer_instance) for each in app.registered_groups]
+    for name, each in [
+        *((one.name, one) for one in app.registered_commands),
+        *((name, one) for name, group in groups for one in group.registered_commands),
+    ]:
+        found.setdefault(inspect.unwrap(each.callback).__module__.rpartition(".")[2], set()).add(name)
+    expected = {module: set(names) for module, names in commands.MODULES.items()}
+    assert found == expected, cure("src/accord/cli/commands/__init__.py", "correct its table MODULES")
 
 
 def test_files_are_documented() -> None:

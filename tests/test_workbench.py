@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+import sqlalchemy
 from commands import accord, accord_json
 from new_project import new_project
 from served_workbench import LINKS, Browser, StartWorkbench, chats, form_of, project, rate_all, study, submitted, token
@@ -53,6 +54,19 @@ def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) ->
         history = look.studies.answers_in(one, history=True)
         assert [each.value for each in history] == [3, 2] and history[1].replaces == "a" * 20
         assert [each.value for each in look.studies.answers_in(one)] == [2]
+
+
+@pytest.mark.parametrize(("stops", "kept"), [(False, [3, 2]), (True, [3])])
+def test_answers_of_one_request_are_one_transaction(tmp_path: Path, stops: bool, kept: list[int]) -> None:
+    with study(tmp_path) as look:
+        one, opened, counted = look.take("ann"), sqlalchemy.event.listens_for, list[str]()
+        opened(look.project.store._engine, "commit")(lambda connection: counted.append("commit"))
+        answers = [submitted(one.id, value=3), submitted(one.id, value=99, id="b" * 20)]
+        answers += [submitted("other", id="c" * 20), submitted(one.id, value=2, id="d" * 20)]
+        found = look.answer_each("ann", answers, stops)
+        assert counted == ["commit"] * 2, "one transaction, and one that looks for the file of the store"
+        assert [isinstance(each, BadInput) for each in found] == [False, True, True, stops][: len(found)]
+        assert [each.value for each in look.studies.answers_in(one, history=True)] == kept
 
 
 def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:

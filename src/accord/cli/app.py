@@ -226,6 +226,8 @@ def _options(signature: inspect.Signature) -> Iterator[inspect.Parameter]:
             )
 
 
+called: list[str] = []
+"""First argument of the command line: if it names a command, the others are not imported."""
 _given = {"verbose": False, "quiet": False}
 """The options of `accord` itself, in front of the command."""
 
@@ -277,7 +279,10 @@ def main() -> None:
     # a short command.
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
-    from accord.cli import commands  # noqa: F401 - importing a command registers it
+    called[:] = sys.argv[1:2]
+    from accord.cli import commands
+
+    commands.register()  # the package is imported already if this is not the first command of a process
 
     # A file or a pipe on Windows has a code page without most letters.
     if isinstance(sys.stdout, io.TextIOWrapper) and not writes_all_letters():

@@ -6,7 +6,7 @@ disk writes one after another; in groups they wait for two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -23,6 +23,7 @@ MAX_GROUP = 256
 """Maximum number of writes in one transaction."""
 
 _Write = tuple[Callable[[Connection], Any], "Future[Any]"]
+"""A write and its result."""
 
 
 class Conflict(BadInput):
@@ -41,7 +42,7 @@ class GroupWriter:
 
     def __init__(self, engine: Engine, url: str) -> None:
         self._engine, self._url = engine, url
-        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Write] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._lock = Lock()
 
@@ -52,17 +53,39 @@ class GroupWriter:
             StoreError: The database failed; the write left nothing.
             BadInput: The write raised it and left nothing.
         """
+        [result] = self.run_each([write])
+        if isinstance(result, BadInput):
+            raise result
+        return result
+
+    def run_each(self, writes: Sequence[Callable[[Connection], T]]) -> list[T | BadInput]:
+        """Run writes in order in one transaction, and return the result of each, or the BadInput that it raised.
+
+        Raises:
+            StoreError: The database failed; what the writes left is unknown.
+        """
+        group: list[_Write] = [(write, Future()) for write in writes]
+        if not group:
+            return []
         if self._engine.dialect.name != "sqlite":
             with database_errors(self._url), self._engine.begin() as connection:
                 lock_writing(connection)
-                return write(connection)
-        result: Future[T] = Future()
-        with self._lock:
-            if self._thread is None:
-                self._thread = Thread(target=self._run_queue, name="accord-writer", daemon=True)
-                self._thread.start()
-            self._queue.put((write, result))
-        return result.result()
+                results = self._run_group(connection, group)
+            for future, result in results:
+                future.set_result(result)
+        else:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = Thread(target=self._run_queue, name="accord-writer", daemon=True)
+                    self._thread.start()
+                self._queue.put(group)
+        found: list[T | BadInput] = []
+        for _, future in group:
+            error = future.exception()
+            if error is not None and not isinstance(error, BadInput):
+                raise error
+            found.append(future.result() if error is None else error)
+        return found
 
     def close(self) -> None:
         """Finish the waiting writes, and end the thread."""
@@ -75,7 +98,7 @@ class GroupWriter:
 
     def _run_queue(self) -> None:
         while (first := self._queue.get()) is not None:
-            group, is_last = [first], False
+            group, is_last = list(first), False
             while len(group) < MAX_GROUP and not is_last:
                 try:
                     following = self._queue.get_nowait()
@@ -84,25 +107,20 @@ class GroupWriter:
                 if following is None:
                     is_last = True
                 else:
-                    group.append(following)
+                    group += following
             self._commit(group)
             if is_last:
                 return
 
     def _commit(self, group: list[_Write]) -> None:
-        """Run a group in one transaction, each write in a savepoint, so that a failing one leaves the others."""
+        """Run a group in one transaction on SQLite."""
         results: list[tuple[Future[Any], Any]] = []
         try:
             with database_errors(self._url), self._engine.connect() as connection:
                 driver: Any = connection.connection  # the pragma must be set outside the transaction
                 driver.execute("PRAGMA synchronous=FULL")  # acknowledged writes survive a power failure
                 with connection.begin():
-                    for write, future in group:
-                        try:
-                            with connection.begin_nested():
-                                results.append((future, write(connection)))
-                        except Exception as error:  # raised in the caller's thread
-                            future.set_exception(_translated(error, self._url))
+                    results = self._run_group(connection, group)
                 with connection.execution_options(reading=True).begin():
                     pass  # fails if the file of the store was moved in the meantime
         except BaseException as error:
@@ -112,6 +130,17 @@ class GroupWriter:
             return
         for future, result in results:
             future.set_result(result)
+
+    def _run_group(self, connection: Connection, group: list[_Write]) -> list[tuple[Future[Any], Any]]:
+        """Run each write in a savepoint, so that a failing one leaves the others, and return the results."""
+        results: list[tuple[Future[Any], Any]] = []
+        for write, future in group:
+            try:
+                with connection.begin_nested():
+                    results.append((future, write(connection)))
+            except Exception as error:  # raised in the caller's thread
+                future.set_exception(_translated(error, self._url))
+        return results
 
 
 def _translated(error: Exception, url: str) -> Exception:

@@ -1,7 +1,8 @@
 """Search for words in the texts of conversations, in any language.
 
-The databases compare letters beyond ASCII by case only with extensions, so the texts are compared here. A search reads
-at most `MAX_SEARCHED` conversations, and the results of the latest searches are kept until the store changes.
+The databases compare letters beyond ASCII by case only with extensions, so the texts are compared here. The database
+leaves out conversations in ASCII that lack a word. A search covers at most `MAX_SEARCHED` conversations, and the
+results of the latest searches are kept until the store changes.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import unicodedata
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, true
 
 from accord.edges import BadInput
 from accord.store.engine import read_json
@@ -102,9 +104,69 @@ class TextSearch:
         return count, added or ""
 
     def _read(self, words: tuple[str, ...], count: int) -> FoundTexts:
-        query = select(conversations.c.id, conversations.c.content).order_by(conversations.c.id).limit(MAX_SEARCHED)
-        ids = frozenset(name for name, content in self._store._stream(query) if _has_all(content, words))
+        query = select(conversations.c.id, conversations.c.content).where(self._may_have_all(words))
+        if count > MAX_SEARCHED:
+            last = select(conversations.c.id).order_by(conversations.c.id).offset(MAX_SEARCHED - 1).limit(1)
+            query = query.where(conversations.c.id <= last.scalar_subquery())
+        escapes = _escapes_like("".join(words)) if all(map(_is_plain, words)) else None
+        ids = frozenset(
+            name for name, content in self._store._stream(query)
+            if (escapes is None or _holds(content, words, escapes)) and _has_all(content, words)
+        )  # fmt: skip
         return FoundTexts(ids, max(count - MAX_SEARCHED, 0))
+
+    def _may_have_all(self, words: tuple[str, ...]) -> ColumnElement[bool]:
+        """Return a condition that holds for each conversation with all words.
+
+        The content is JSON in ASCII. It holds a word of printable ASCII in any case, or the escape of a character that
+        compares as one of ASCII, such as a ligature.
+        """
+        content = conversations.c.content
+        if self._store._engine.dialect.name == "sqlite":  # LIKE compares letters of ASCII without case
+            lowered: ColumnElement[str] = content
+        else:
+            lowered = func.lower(content.collate("C"))
+        conditions: list[ColumnElement[bool]] = []
+        for word in words:
+            if not word.isascii():
+                conditions.append(false())
+            elif _is_plain(word):
+                conditions.append(lowered.contains(word, autoescape=True))
+        has_words = and_(true(), *conditions)
+        return or_(content.contains("\\u", autoescape=True), has_words)
+
+
+def _is_plain(word: str) -> bool:
+    """Return True if JSON holds a word as it is: printable ASCII without quotes and backslashes."""
+    return word.isascii() and word.isprintable() and '"' not in word and "\\" not in word
+
+
+def _holds(content: str, words: tuple[str, ...], escapes: frozenset[str]) -> bool:
+    """Return True if JSON in ASCII holds all words in any case, or one of these escapes."""
+    lowered = content.lower()
+    if all(word in lowered for word in words):
+        return True
+    return not escapes.isdisjoint([part[:4] for part in lowered.split("\\u")[1:]])
+
+
+def _escapes_like(letters: str) -> frozenset[str]:
+    """Return the hexadecimal digits of the escapes in JSON of characters that may compare as some letters of ASCII."""
+    same = set(letters)
+    found = [code for code, folded in _compared_as_ascii().items() if not folded or not same.isdisjoint(folded)]
+    return frozenset(f"{code:04x}" for code in found)
+
+
+@cache
+def _compared_as_ascii() -> dict[int, str]:
+    """Return the code units beyond ASCII in whose place ASCII or nothing is compared; empty if it is not known.
+
+    Chinese characters, Korean syllables and the pictographs of one surrogate (U+1F400 to U+1F7FF) are never compared as
+    ASCII.
+    """
+    large = ((0x3400, 0xA000), (0xAC00, 0xD7A4), (0xD800, 0xF900))
+    codes = (code for code in range(0x80, 0x10000) if not any(first <= code < end for first, end in large))
+    folded = {code: text for code in codes if not (text := _folded(chr(code))) or any(map(str.isascii, text))}
+    return folded | {0x307: "i"} | {code: "" for code in range(0xD800, 0xDC00) if code != 0xD83D}
 
 
 def _has_all(content: str, words: tuple[str, ...]) -> bool:

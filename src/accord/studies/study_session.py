@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from accord.edges import BadInput, UnknownName
@@ -347,17 +348,42 @@ class StudySession:
             Conflict: The stage is finished, or the id was used for another answer.
             BadInput: The answer is not valid for this person's item.
         """
-        conversation = self._conversation(answer.assignment, person)  # read before the write lock is taken
+        [result] = self.answer_each(person, [answer])
+        if isinstance(result, BadInput):
+            raise result
+        return result
 
-        def annotate(assignment: Assignment) -> Annotation:
-            self._check_owner(assignment, person)
-            return self._annotation(person, assignment, answer, conversation)
+    def answer_each(
+        self, person: str, answers: Sequence[SubmittedAnswer], stops: bool = False
+    ) -> list[tuple[Annotation, bool] | BadInput]:
+        """Save answers in order and in one transaction; return what `answer` returns or raises for each.
 
-        per_item = self.settings.annotators_per_item
-        annotation, is_repeated = self.studies.keep(answer.assignment, person, annotate, per_item, self.lease_end())
-        if not is_repeated:
-            self.on_answer(annotation)
-        return annotation, is_repeated
+        With `stops`, nothing is saved after the first rejected answer.
+        """
+        failed: list[BadInput | None] = []
+        new: list[tuple[str, Callable[[Assignment], Annotation]]] = []
+        for answer in answers:
+            try:  # conversations are read before the write lock is taken
+                conversation = self._conversation(answer.assignment, person)
+            except BadInput as error:
+                failed.append(error)
+                if stops:
+                    break
+                continue
+            failed.append(None)
+            new.append((answer.assignment, partial(self._checked_annotation, person, answer, conversation)))
+        kept = iter(self.studies.keep_each(new, person, self.settings.annotators_per_item, self.lease_end(), stops))
+        results = [next(kept) if error is None else error for error in failed]
+        for result in results:
+            if not isinstance(result, BadInput) and not result[1]:
+                self.on_answer(result[0])
+        return results
+
+    def _checked_annotation(
+        self, person: str, answer: SubmittedAnswer, conversation: Conversation, assignment: Assignment
+    ) -> Annotation:
+        self._check_owner(assignment, person)
+        return self._annotation(person, assignment, answer, conversation)
 
     def _conversation(self, id: str, person: str) -> Conversation:
         """Return the conversation of an assignment, from the cache if possible."""

@@ -1,19 +1,33 @@
-"""The commands; importing this package registers them."""
+"""The commands; importing this package registers them, or only the one that `accord` was started with."""
 
-from accord.cli.commands import (  # noqa: F401, I001 - the order is that of docs/commands.md
-    run,
-    check,
-    init,
-    import_,
-    learn,
-    agreement,
-    card,
-    score,
-    push,
-    live,
-    users,
-    store,
-    models,
-    privacy,
-    agents,
-)
+from importlib import import_module
+
+from accord.cli.app import called
+
+MODULES = {
+    "run": ("run", "demo"),
+    "check": ("check",),
+    "init": ("init", "trust", "plugins", "schema"),
+    "import_": ("import", "export"),
+    "learn": ("judge", "fit", "synth"),
+    "agreement": ("compare", "estimate", "gaps", "report", "gate", "issues", "label"),
+    "card": ("card",),
+    "score": ("score", "scores"),
+    "push": ("push",),
+    "live": ("serve", "follow", "watch", "view"),
+    "users": ("users", "validate"),
+    "store": ("store", "board"),
+    "models": ("models", "finetune"),
+    "privacy": ("store",),
+    "agents": ("skill", "mcp"),
+}
+"""Names of the commands and groups of each module, in the order of docs/commands.md."""
+
+
+def register() -> None:
+    """Import the modules of the command that was called, or all if that is not a command of Accord."""
+    for module in [module for module, names in MODULES.items() if set(called) & set(names)] or MODULES:
+        import_module(f"accord.cli.commands.{module}")
+
+
+register()

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
@@ -270,49 +271,69 @@ class Studies:
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def keep(
-        self, id: str, person: str, read_answer: Callable[[Assignment], Annotation], per_item: int, until: str
-    ) -> tuple[Annotation, bool]:
-        """Store an answer; a repeated one changes nothing.
+    def keep_each(
+        self,
+        new: Sequence[tuple[str, Callable[[Assignment], Annotation]]],
+        person: str,
+        per_item: int,
+        until: str,
+        stops: bool = False,
+    ) -> list[tuple[Annotation, bool] | BadInput]:
+        """Store answers of an annotator in order and in one transaction; a repeated one changes nothing.
 
         A question has one answer per assignment: a new one replaces it, and the old one stays in the history. Of marks
         (`issue:KIND`) there may be several; one that `replaces` another and has no value withdraws it.
 
         Args:
-            id: The assignment.
-            person: Its annotator.
-            read_answer: Function that validates the page's form inside the transaction and returns the answer, with
-                the `answer` ID that the page made.
+            new: Assignments, each with a function that validates the page's form inside the transaction and returns the
+                answer, with the `answer` ID that the page made.
+            person: Their annotator.
             per_item: Number of annotators per item; an expired lease is renewed if no other annotator took the item.
             until: End of the renewed lease (UTC).
+            stops: True to store nothing after the first rejected answer.
 
         Returns:
-            The stored answer, and True if it was stored before.
-
-        Raises:
-            LeaseExpired: Other annotators have completed the item; nothing is stored.
-            Conflict: The ID was used for another answer, or the replaced answer was replaced already.
-            BadInput: The annotator has no such assignment, or `read_answer` raised it.
+            Each stored answer, and True if it was stored before; or the error of a rejected one: LeaseExpired if other
+            annotators have completed the item, Conflict if the ID was used for another answer or the replaced answer
+            was replaced already, BadInput if the annotator has no such assignment, or if the function raised it.
         """
+        rejected: list[Exception] = []
 
-        def work(connection: Connection) -> tuple[Annotation, bool]:
-            assignment = self._own(connection, id, person)
-            new = read_answer(assignment)
-            history = answers_of(connection, new, only_related=True)
-            known = next((answer for answer in history if answer.answer == new.answer), None)
-            if known is not None:
-                return same_answer(known, new), True
-            if assignment.state == "open":
-                if assignment.until < now() and _taken(connection, assignment.item.key, id) >= per_item:
-                    raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
-                if assignment.until < renewal_limit(until):
-                    _renewed(connection, assignment, until)
-            new = replace(new, time=now(), replaces=replaced_answer(new, current_answers(history)))
-            if not self._insert_answer(connection, new):
-                raise Conflict(ID_USED)
-            return new, False
+        def work(id: str, read_answer: Callable[[Assignment], Annotation], connection: Connection) -> Any:
+            if stops and rejected:
+                raise Conflict("not saved, because an answer before this one was rejected")
+            try:
+                return self._keep(connection, id, person, read_answer, per_item, until)
+            except BadInput as error:
+                rejected.append(error)
+                raise
 
-        return self._writer.run(work)
+        return self._writer.run_each([partial(work, *each) for each in new])
+
+    def _keep(
+        self,
+        connection: Connection,
+        id: str,
+        person: str,
+        read_answer: Callable[[Assignment], Annotation],
+        per_item: int,
+        until: str,
+    ) -> tuple[Annotation, bool]:
+        assignment = self._own(connection, id, person)
+        new = read_answer(assignment)
+        history = answers_of(connection, new, only_related=True)
+        known = next((answer for answer in history if answer.answer == new.answer), None)
+        if known is not None:
+            return same_answer(known, new), True
+        if assignment.state == "open":
+            if assignment.until < now() and _taken(connection, assignment.item.key, id) >= per_item:
+                raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
+            if assignment.until < renewal_limit(until):
+                _renewed(connection, assignment, until)
+        new = replace(new, time=now(), replaces=replaced_answer(new, current_answers(history)))
+        if not self._insert_answer(connection, new):
+            raise Conflict(ID_USED)
+        return new, False
 
     def _insert_answer(self, connection: Connection, answer: Annotation) -> int:
         """Insert an answer at the last place; return 0 if its ID exists."""

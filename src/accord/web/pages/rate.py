@@ -6,6 +6,7 @@ Pages work as forms without scripts; the script sends each answer as it is given
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -148,22 +149,31 @@ class _RatingPages:
         return JSONResponse({"id": annotation.answer, "again": is_repeated, "time": annotation.time}, status)
 
     def _save_each(self, visitor: Visitor, rows: Any) -> list[dict[str, Any]]:
-        """Save each answer by itself, in order; return the id of each, or the reason why it is refused.
+        """Save answers in order, those of one study in one transaction; return the id of each, or why it is refused.
 
         A failure of the store fails the request: the script sends it again, and answers that were saved are recognized.
         """
         if not isinstance(rows, list) or len(rows) > MAX_ANSWERS or not all(isinstance(row, dict) for row in rows):
             raise BadInput(f"answers: a list of at most {MAX_ANSWERS} answers is allowed")
-        results = []
-        for row in rows:
-            fields = {name: value for name, value in row.items() if name != "study"}
-            try:
-                study = self.context.study(str(row.get("study", "")), visitor)
-                annotation, is_repeated = study.answer(visitor.person.name, SubmittedAnswer.from_json(fields))
-                results.append({"id": annotation.answer, "again": is_repeated, "time": annotation.time})
-            except (BadInput, HTTPException) as error:
-                status, reason = status_and_reason(error)
-                results.append({"id": row.get("id"), "error": reason, "status": status})
+        results: list[dict[str, Any]] = [{"id": row.get("id")} for row in rows]
+        for name, group in groupby(zip(rows, results, strict=True), lambda pair: str(pair[0].get("study", ""))):
+            study: StudySession | None = None
+            valid: list[tuple[SubmittedAnswer, dict[str, Any]]] = []
+            for row, result in group:
+                try:
+                    study = study or self.context.study(name, visitor)
+                    fields = {key: value for key, value in row.items() if key != "study"}
+                    valid.append((SubmittedAnswer.from_json(fields), result))
+                except (BadInput, HTTPException) as error:
+                    result["status"], result["error"] = status_and_reason(error)
+            if study is None or not valid:
+                continue
+            saved = study.answer_each(visitor.person.name, [answer for answer, _ in valid])
+            for (_, result), each in zip(valid, saved, strict=True):
+                if isinstance(each, BadInput):
+                    result["status"], result["error"] = status_and_reason(each)
+                else:
+                    result |= {"id": each[0].answer, "again": each[1], "time": each[0].time}
         return results
 
     async def submit(self, study: str, id: str, request: Request) -> Response:
@@ -226,11 +236,19 @@ def _save_answers(
     view = study.view(study.assignment(id, person))
     if fields.get("stage", view.stage.id) != view.stage.id:
         return here  # the form was submitted twice, and its stage is finished
+    read, invalid = list[tuple[str, SubmittedAnswer]](), None
     for question, answer in _new_answers(view, id, fields):
         try:
-            study.answer(person, SubmittedAnswer.from_json(answer))
+            read.append((question, SubmittedAnswer.from_json(answer)))
         except BadInput as reason:
-            raise _RejectedAnswer(question, reason) from reason
+            invalid = _RejectedAnswer(question, reason)
+            break
+    saved = study.answer_each(person, [answer for _, answer in read], stops=True)
+    for (question, _), each in zip(read, saved, strict=True):
+        if isinstance(each, BadInput):
+            raise _RejectedAnswer(question, each) from each
+    if invalid is not None:
+        raise invalid from invalid.reason
     if not finishes:
         return here
     if not by_script and study.missing(study.view(study.assignment(id, person))):
