@@ -40,13 +40,13 @@ from accord.models import (
     URL_VARIABLE,
     USER,
     WRITER,
+    Caps,
     ModelSettings,
     own_addresses,
 )
 from accord.project.config_sections import (
     HOSTS,
     PUSH_SPOOL,
-    BudgetConfig,
     LiveConfig,
     PrivacyConfig,
     PushConfig,
@@ -148,7 +148,7 @@ class Config(StrictSettings):
         default_factory=list,
         description="Metadata entries (or `system`) whose equal values are never divided by a split.",
     )
-    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on the spending of a run.")
+    budget: Caps = Field(default_factory=Caps, description="Caps on the spending of a run.")
     monitoring: WatchConfig = Field(
         default_factory=WatchConfig, description="Alarms on live scores of `accord serve` and `accord follow`."
     )

@@ -274,7 +274,7 @@ class Project(Workspace):
         from accord.project.label_scales import check_question
 
         config = self.config
-        asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
+        asking = scoring.ModelAccess(True, config.store, config.budget, config.folder)
         asking = replace(asking, redactor=config.privacy.redactor("send"))
         options = replace(options or scoring.ScoreOptions(), synthetic=config.synthetic)
         evaluator, perspective = evaluator or self.folder(), perspective or scoring.Perspective()

@@ -180,7 +180,7 @@ def _worker_count(scorer: BatchScorer, execution: Execution) -> int:
     if execution.workers < 1:
         raise BadInput(f"--workers is a number from 1, got {execution.workers}")
     access = scorer.access
-    if scorer.evaluator.roles and execution.workers > 1 and access.caps.any and access.shared is None:
+    if scorer.evaluator.roles and execution.workers > 1 and access.caps.any and access.caps.shared is None:
         raise BadInput(
             f"--workers {execution.workers} needs a shared budget, since each process counts its own requests; leave "
             "out --workers, or name the budget in accord.yaml: budget: {shared: NAME}"

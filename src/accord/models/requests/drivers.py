@@ -25,8 +25,8 @@ from accord.models.embedders import (
     random_vector,
 )
 from accord.models.likelihood import LikelihoodRequest
-from accord.models.model import Failure, ModelSettings, Prompt
-from accord.models.requests.budget import Budget, Caps
+from accord.models.model import Caps, Failure, ModelSettings, Prompt
+from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Assumption, Plan, answer_all, price, stored_answers
 from accord.models.requests.flow import (
     ASSISTANT,
