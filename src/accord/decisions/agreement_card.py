@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from accord.edges import BadInput, one_line, read_json_file
+from accord.edges import BadInput, Step, one_line, read_json_file
 from accord.values import Estimate, FrozenModel, Label, content_hash
 
 CARD_FORMAT = 1
@@ -190,7 +190,8 @@ class AgreementCard(FrozenModel):
         try:
             content = read_json_file(Path(path))
         except FileNotFoundError:
-            raise BadInput(f"{path}: no such file; write a card: accord card --out {path}") from None
+            write = Step("card", out=str(path))
+            raise BadInput(f"{path}: no such file; write a card: {write}", write) from None
         if isinstance(content, dict) and content.get("format") not in (None, CARD_FORMAT):
             found = one_line(str(content["format"]), 40)
             raise BadInput(

@@ -15,6 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 from accord.edges import (
     FROM_ENVIRONMENT,
     BadInput,
+    ModelSetting,
     UnknownName,
     check_folder_names,
     check_ownership,
@@ -393,10 +394,11 @@ def endpoint_of(config: Config, name: str, base_url: str | None = None) -> tuple
     if settings is None:
         if base_url is None and (name in _ROLES or name.startswith(FURTHER_JUDGE)):
             configured = ", ".join(config.models) or "none"
+            setting = ModelSetting(name, model="NAME")
             raise BadInput(
-                f"no model configured for role {name!r} (configured: {configured}). Add one to accord.yaml: "
-                f"models: {{{name}: {{model: NAME}}}}; or name a model instead of a role"
-            )
+                f"no model configured for role {name!r} (configured: {configured}). {setting}; or name a model instead "
+                "of a role", setting,
+            )  # fmt: skip
         return name, base_url, None
     if settings.model is None or settings.mode == "recorded":
         raise BadInput(f"models.{name} is a recording and has no endpoint to check; name a model instead")

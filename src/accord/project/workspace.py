@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from accord import evidence, learning, models, statistics
-from accord.edges import BadInput, check_address, one_line, validate
+from accord.edges import check_address, one_line, validate
 from accord.project.config import Config
 from accord.store import Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric, steps
@@ -308,7 +308,7 @@ class Workspace:
         if not len(rated):
             from accord.project.importing.rubric_inference import missing_labels
 
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
+            raise missing_labels(evaluator.question.id, labels, self.store, self.config.rubric)
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []
