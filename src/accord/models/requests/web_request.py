@@ -47,7 +47,7 @@ def send_request(
     redirects: int = 0,
     write: Callable[[bytes], object] | None = None,
 ) -> WebReply:
-    """Send one request and return its reply, whatever its status.
+    """Send one request and return its reply, also if its status is an error.
 
     Proxies and certificates come from the environment. Redirects are not followed by default: body and keys of a
     request are for the address that the user confirmed.
