@@ -29,12 +29,16 @@ from waiting import PATIENCE, until
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.edges import AccordError
+from accord.edges import AccordError, BadInput
+from accord.embedded import catalogue
+from accord.embedded.catalogue import pull
 from accord.live import post_alarms
 from accord.live.monitoring import WebhookError
 from accord.models import (
+    CallFailed,
     ChatMessage,
     Prompt,
+    send_request,
     wait,
 )
 from accord.models.requests.client import ChatCompletions
@@ -158,6 +162,55 @@ def test_webhook_without_a_status_is_an_error_that_hides_its_address(answer: Ans
     with listening(answer) as url, pytest.raises(WebhookError, match="did not accept the alarms") as caught:
         post_alarms(f"{url}/{KEY}", [{"message": f"the mean fell {ESCAPE} ${{OPENAI_API_KEY}}"}], wait=0, seconds=0.5)
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", NO_STATUS.values(), ids=NO_STATUS)
+def test_request_without_a_reply_ends_in_time(answer: Answer) -> None:
+    with listening(answer) as url, pytest.raises(CallFailed) as caught:
+        send_request("GET", f"{url}/{KEY}", seconds=0.3, most_bytes=1000)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in RAW if name not in NO_STATUS and name != "invalid length"])
+def test_body_beyond_the_limits_of_a_request_is_cut_off(name: str) -> None:
+    parts: list[bytes] = []
+    with listening(RAW[name]) as url:
+        reply = send_request("GET", url, seconds=0.3, most_bytes=1000, write=parts.append)
+    assert (reply.status, reply.is_whole, reply.content) == (200, False, b"") and len(b"".join(parts)) <= 1000
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_request_is_not_sent_to_the_address_of_a_redirect(status: int) -> None:
+    with ChatServer(lambda _: Wire({})) as other:
+        to_other = Wire({}, status=status, headers={"Location": other.url})
+        with ChatServer(lambda _: to_other) as server:
+            reply = send_request("POST", server.url, b"{}", {"Authorization": KEY}, seconds=5, most_bytes=1000)
+        assert reply.status == status and not other.requests
+
+
+def test_download_follows_redirects_and_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "folder_of", lambda name: tmp_path / "models" / name)
+    monkeypatch.setattr(catalogue, "find_spec", lambda _: True)
+    monkeypatch.setattr(catalogue, "URL_SECONDS", 0.2)
+    moved = b"HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: "
+    with (
+        listening(says(OK + b"Content-Length: 4\r\n\r\nGGUF")) as url,
+        listening(says(moved + url.encode() + b"\r\n\r\n")) as first,
+        pytest.raises(BadInput, match="expected 00"),  # downloaded, with another checksum
+    ):
+        pull("mine", first, "00")
+    for answer, reason in (
+        (says(moved + b"/again\r\n\r\n"), "too many redirects"),
+        (RAW["truncated body"], "the connection broke or was silent"),
+        (says(OK + b"Content-Length: 9000\r\n\r\nGG", again=b"G", every=0.5), "the connection broke or was silent"),
+        (says(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), "status 403"),
+    ):
+        with listening(answer) as url, pytest.raises(BadInput, match=f"cannot download {url}.*: {reason}"):
+            pull("mine", url, "00")
+    monkeypatch.setattr(catalogue, "MAX_DOWNLOAD", 200_000)
+    with listening(RAW["endless body"]) as url, pytest.raises(BadInput, match="more than 0.0002 GB"):
+        pull("mine", url, "00")
+    assert not list((tmp_path / "models").iterdir())
 
 
 @pytest.mark.parametrize("usage", [{}, None, {"input_tokens": 1, "output_tokens": 0}, {"input_tokens": math.nan},

@@ -34,6 +34,15 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(map(str, pieces))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield node.lineno, node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Step":
+            yield node.lineno, _command_of(node)
+
+
+def _command_of(step: ast.Call) -> str:
+    """Return the command of a `Step`; values in it are replaced by the name of a file."""
+    verb, *arguments = [each.value if isinstance(each, ast.Constant) else "x.jsonl" for each in step.args]
+    options = (f"--{(each.arg or '').rstrip('_').replace('_', '-')} x.jsonl" for each in step.keywords)
+    return " ".join(map(str, ["accord", verb, *arguments, *options]))
 
 
 def found_commands() -> Iterator[tuple[str, str]]:
@@ -85,6 +94,10 @@ def test_files_of_commands_are_separated_by_blanks() -> None:
     ("command", "said"),
     [
         ("import chats.jsonl labels.csv", ""),
+        (
+            _command_of(ast.parse("Step('label next', count=3, every='x')", mode="eval").body).removeprefix("accord "),
+            "no option --every",
+        ),  # type: ignore[arg-type]
         ("fit calibration --every-question", ""),
         ("score x --nothing", "no option --nothing"),
         ("models chekc", "no command 'chekc'"),

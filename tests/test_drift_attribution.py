@@ -24,6 +24,7 @@ from accord.board import Board, BoardFilters
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput, BudgetReached
 from accord.live.anchor_rounds import AnchorRounds
+from accord.models import Caps
 from accord.project import Config, Project, Selection, erase
 from accord.project.config import config_from
 from accord.project.judges import anchors as judging
@@ -329,7 +330,7 @@ def test_daily_caps_hold_over_all_rounds_of_a_day(project: Path) -> None:
     accord("judge", "--anchors", *caps, code=4)
     assert "0 judged now, 9 earlier today" in accord("judge", "--anchors", *caps, code=4)
     with Project(config_from(json.loads(Path("accord.yaml").read_text(encoding="utf-8")), folder=Path())) as opened:
-        opened.config.monitoring.anchors.budget.requests = 9
+        opened.config.monitoring.anchors.budget = Caps(requests=9)
         assert judging.plan_anchors(opened, now=days_ago(-1)).requests == 20
         with pytest.raises(BudgetReached):
             judging.judge_anchors(opened, now=days_ago(-1))

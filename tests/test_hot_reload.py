@@ -21,10 +21,11 @@ from accord.evidence import (
 )
 from accord.evidence.bank.reply_metrics import BANK
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import open_ingestor
+from accord.live import RowLog, open_ingestor
 from accord.live.ingest import (
     EvaluatorReloader,
     Ingestor,
+    LiveContext,
     folder_version,
 )
 from accord.live.messages import Message
@@ -188,7 +189,11 @@ def test_what_cannot_score_live_or_for_the_annotator_leaves_the_one_in_use(
 def test_a_promoted_evaluator_scores_without_a_restart(first: Evaluator, second: Evaluator, tmp_path: Path) -> None:
     folder, told, store = tmp_path / "mixture", list[str](), Store("sqlite://")
     put(first, folder)
-    with open_ingestor(folder, out=tmp_path / "rows.jsonl", store=store, log=told.append, every=0.01) as ingestor:
+    context = LiveContext(store=store)
+    with (
+        RowLog(tmp_path / "rows.jsonl") as out,
+        open_ingestor(folder, None, context, [out], told.append, every=0.01) as ingestor,
+    ):
         ingestor.take(list(messages("a", 1)))
         put(second, folder)
         until(lambda: told)

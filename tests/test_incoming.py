@@ -41,7 +41,7 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import Row, formats, read_rows
-from accord.live import open_ingestor
+from accord.live import LiveContext, open_ingestor
 from accord.live.messages import (
     HistoryDeduplicator,
     Message,
@@ -307,7 +307,7 @@ def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> 
     with (
         tempfile.TemporaryDirectory() as place,
         Project(Config.model_validate({"store": f"sqlite:///{place}/accord.db"})) as project,
-        open_ingestor(folder, mart=project.mart, store=project.store) as ingestor,
+        open_ingestor(folder, context=LiveContext(mart=project.mart, store=project.store)) as ingestor,
     ):
         said, bad = HistoryDeduplicator().messages(message, "log@0", "auto")
         assert all(isinstance(reason, str) for reason in bad)

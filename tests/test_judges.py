@@ -15,6 +15,7 @@ from misbehaving_endpoint import FAULTS, Misbehaving, answer_any, fault
 from new_project import new_project
 
 from accord import Conversation, Document, Question, Scale, Store, Turn
+from accord import open as open_project
 from accord.edges import BadInput, BudgetReached
 from accord.models import (
     Answer,
@@ -34,7 +35,6 @@ from accord.models import (
     Usage,
     attacks,
     estimated_usage,
-    load_prices,
     open_judge,
     wait,
 )
@@ -45,6 +45,7 @@ from accord.models.judges.chat_judges import (
 from accord.models.requests.budget import (
     Budgeted,
     Price,
+    load_prices,
 )
 from accord.models.requests.client import ChatCompletions
 from accord.models.requests.wrappers import (
@@ -353,15 +354,20 @@ def test_budget_counts_invalid_answers() -> None:
 @pytest.mark.parametrize("cap", ["nan", "inf", "-inf", "-1"])
 @pytest.mark.attack
 def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="invalid budget of .*; allowed: a finite number from 0"):
-        Caps(money=float(cap))
     monkeypatch.chdir(tmp_path)
     new_project()
+    with open_project("accord.yaml") as project, pytest.raises(BadInput, match=r"budget: money: .*, got"):
+        project.cap(money=float(cap))
     for command in (["judge"], ["fit", "in-context"]):
         result = invoke(*command, f"--max-money={cap}", code=None)
         assert (
             result.exit_code == 1
-            and ("invalid budget" if cap == "-1" else "takes a finite number") in result.stderr
+            and (
+                "accord: budget: money: Input should be greater than or equal to 0, got -1"
+                if cap == "-1"
+                else "takes a finite number"
+            )
+            in result.stderr
             and result.stderr.count("\n") == 1
         )
     Path("accord.yaml").write_text(

@@ -18,7 +18,7 @@ from serving import TOKEN, serving
 from waiting import PATIENCE
 
 from accord import Store
-from accord.live.ingest import Ingestor, open_ingestor
+from accord.live.ingest import Ingestor, LiveContext, open_ingestor
 from accord.live.messages import Message
 from accord.live.monitoring import load_series
 from accord.store import Mart
@@ -63,7 +63,7 @@ def test_scores_of_a_killed_process_are_counted_once(
 
     with closing(Store(f"sqlite:///{live}/accord.db")) as store:
         mart = Mart(live / "accord.db.scores")
-        with open_ingestor(evaluator, store=store, mart=mart, every=PATIENCE) as ingestor:
+        with open_ingestor(evaluator, context=LiveContext(store=store, mart=mart), every=PATIENCE) as ingestor:
             take(ingestor, 0, 15)
             places = {"before": copy("before")}
             ingestor.settle()
@@ -73,7 +73,10 @@ def test_scores_of_a_killed_process_are_counted_once(
             places["after"] = copy("after")
         places["ended"] = copy("ended")
     again, mart = Store(f"sqlite:///{places['after']}/accord.db"), Mart(places["after"] / "accord.db.scores")
-    with closing(again), open_ingestor(evaluator, store=again, mart=mart, every=PATIENCE) as next_one:
+    with (
+        closing(again),
+        open_ingestor(evaluator, context=LiveContext(store=again, mart=mart), every=PATIENCE) as next_one,
+    ):
         take(next_one, 100, 2)
     days = {name: watched(place, monkeypatch) for name, place in places.items()}
     assert {name: day["replies"] for name, day in days.items()} == {
@@ -99,7 +102,10 @@ def test_a_torn_or_erased_line_of_a_log_costs_no_other_score(
     live, killed = tmp_path / "live", tmp_path / "killed"
     live.mkdir()
     store, mart = Store(f"sqlite:///{live}/accord.db"), Mart(live / "accord.db.scores")
-    with closing(store), open_ingestor(evaluator, store=store, mart=mart, every=PATIENCE) as ingestor:
+    with (
+        closing(store),
+        open_ingestor(evaluator, context=LiveContext(store=store, mart=mart), every=PATIENCE) as ingestor,
+    ):
         take(ingestor, 0, 6)
         shutil.copytree(live, killed)
     [log] = (killed / "accord.db.scores").glob("live-*.jsonl")

@@ -20,7 +20,7 @@ from accord.live import (
     open_service,
     scoring_problem,
 )
-from accord.live.ingest import EvaluatorReloader
+from accord.live.ingest import EvaluatorReloader, LiveContext
 from accord.project import check_scale, rating_counts
 from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 
@@ -207,7 +207,7 @@ def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(fitted:
     with api.open() as project:
         folder = Path("evaluators/default")
         check = partial(check_scale, project.rubric)
-        with open_ingestor(folder, log=told.append, every=60, check=check) as ingestor:
+        with open_ingestor(folder, context=LiveContext(check=check), log=told.append, every=60) as ingestor:
             before = ingestor.scorer.evaluator.digest()
             asks(ELEVEN)
             with api.open() as other:

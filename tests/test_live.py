@@ -57,6 +57,7 @@ from accord.evidence.bank.session import (
 from accord.evidence.metric_source import measure
 from accord.learning import Head, make_head
 from accord.live import (
+    LiveContext,
     open_ingestor,
     raise_alarms,
 )
@@ -661,7 +662,7 @@ def test_live_replies_are_compared_with_training_replies(
             schedulers.append(self)
 
     monkeypatch.setattr("accord.live.ingest.MonitoringThread", Recorded)
-    with open_ingestor(tmp_path, store=memory) as ingestor:
+    with open_ingestor(tmp_path, context=LiveContext(store=memory)) as ingestor:
         for place in range(60):
             ingestor.take([Message(f"c{place}", "assistant", "buy now " * 400, system="bot")])
     [scheduler] = schedulers

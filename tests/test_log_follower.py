@@ -42,7 +42,7 @@ from accord.live import (
     open_ingestor,
     report,
 )
-from accord.live.ingest import Ingestor
+from accord.live.ingest import Ingestor, LiveContext
 from accord.live.messages import (
     HistoryDeduplicator,
     Message,
@@ -242,7 +242,7 @@ def test_monitoring_and_board_count_the_replies_of_a_killed_follower_once(
         folder = tmp_path / "evaluator"
         with (
             RowLog(tmp_path / "rows.jsonl") as rows,
-            open_ingestor(folder, store=store, mart=mart, follows=True) as ingestor,
+            open_ingestor(folder, context=LiveContext(store=store, mart=mart), follows=True) as ingestor,
         ):
             LogFollower(tmp_path / "log.jsonl", ingestor, rows, tmp_path / "position").run(once=True)
 

@@ -288,14 +288,14 @@ def test_what_is_no_answer_of_a_webhook() -> None:
         with pytest.raises(WebhookError, match="it answered 302"):
             post_alarms(server.url, [{"message": "x"}], wait=0)
         assert {request["_path"] for request in server.requests} == {"/v1"}
-    slow = r"no answer within 0\.2 s|TimeoutError"
+    slow = r"no answer within 0\.2 s"
     with ChatServer(lambda _: Wire({}, after=1.0)) as server, pytest.raises(WebhookError, match=slow):
         post_alarms(server.url, [{"message": "x"}], wait=0, seconds=0.2)
     for page in (b"<!DOCTYPE html><p>Sign in", b"\xef\xbb\xbf\n <HTML>"):
         with ChatServer(lambda _, page=page: Wire(page)) as server, pytest.raises(WebhookError, match="a web page"):
             post_alarms(server.url, [{"message": "x"}], wait=0)
-    for url, reason in ((server.url, "URLError|ConnectionRefused"), ("http://127.0.0.1:1/hook secret", "InvalidURL")):
-        with pytest.raises(WebhookError, match=reason) as caught:
+    for url in (server.url, "http://127.0.0.1:1/hook secret"):
+        with pytest.raises(WebhookError, match="cannot connect") as caught:
             post_alarms(url, [{"message": "x"}], wait=0)
         assert "secret" not in str(caught.value)
     with pytest.raises(BadInput, match="begins with http"):

@@ -18,7 +18,7 @@ from commands import accord
 from decision_service import CHAT, fitted_project
 from test_service import Client, span
 
-from accord.hosts.otel import EVENT, EvaluationEvents, emit_rows, live_observer, open_events
+from accord.hosts.otel import EVENT, EvaluationEvents, EventSink, emit_rows, open_events
 from accord.live import make_app, open_service
 from accord.project import Project
 from accord.values import ScoreRow
@@ -50,9 +50,9 @@ def replay(project: Project, url: str | None, requests: list[tuple[str, object, 
     said: list[str] = []
     with open_events(url, said.append) as events:
         assert events is not None, said
-        observers = [live_observer(events, project.store)]
+        sinks = [EventSink(events, project.store)]
         with (
-            open_service(project, project.folder(), observers=observers) as service,
+            open_service(project, project.folder(), sinks=sinks) as service,
             running(make_app(service, TOKEN), lifespan="on") as port,
         ):
             for path, body, headers in requests:
@@ -177,9 +177,9 @@ def test_scores_do_not_depend_on_the_collector(project: Project, fault: str) -> 
         said: list[str] = []
         with open_events(address, said.append) as events:
             assert events is not None
-            observers = [live_observer(events, project.store)]
+            sinks = [EventSink(events, project.store)]
             with (
-                open_service(project, project.folder(), observers=observers) as service,
+                open_service(project, project.folder(), sinks=sinks) as service,
                 running(make_app(service, TOKEN), lifespan="on") as port,
             ):
                 client = Client(port)

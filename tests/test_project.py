@@ -277,11 +277,11 @@ def test_pickle_and_networking_are_limited_to_listed_modules() -> None:
         for node in nodes:
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("accord"):
                 names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        fetches = {"urllib.request"} if path.name in {"catalogue.py", "monitoring.py", "push.py"} else set()
-        fetches |= {"httpx2"} if path.match("models/requests/client.py") else set()
+        is_client = path.match("models/requests/client.py") or path.match("models/requests/web_request.py")
+        fetches = {"httpx2"} if is_client else set()
         fetches |= {"requests"} if path.match("hosts/otel.py") else set()  # of the exporter of OpenTelemetry
         assert not names & {"pickle", "requests", "urllib.request", "httpx", "httpx2", "shelve", "marshal"} - fetches, (
-            cure(path, "store JSON or safetensors, and send requests by models/requests/client.py")
+            cure(path, "store JSON or safetensors, and send requests by models/requests/web_request.py")
         )
 
 

@@ -560,8 +560,8 @@ def test_spool_that_is_a_link_out_of_a_received_project_is_not_used(folder: Path
     make_link(folder / "project" / "push-spool" / "phoenix", folder / "mine")
     write("project/accord.yaml", "push: {phoenix: {}}\n")
     said: list[str] = []
-    with open_project(folder / "project" / "accord.yaml") as opened, live_pushers(opened, said.append) as take:
-        take([live_row("s1")])
+    with open_project(folder / "project" / "accord.yaml") as opened, live_pushers(opened, said.append) as sinks:
+        assert not sinks
     assert [path.name for path in (folder / "mine").iterdir()] == ["notes.jsonl"]
     assert "live scores are not sent to phoenix: nothing was written to" in said[0]
 

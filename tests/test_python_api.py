@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from accord import Project, Rubric
-from accord.edges import AccordError, BadInput, GateFailed, UnknownName
+from accord.edges import AccordError, BadInput, BadRow, GateFailed, ModelSetting, Step, UnknownName
 from accord.project import Config
 from accord.project.python_calls import python_text
 from accord.values import dump_rubric, load_rubric
@@ -149,19 +150,41 @@ def test_errors_name_the_cause_and_the_python_call(
 
 
 @pytest.mark.parametrize(
-    ("command", "call"),
+    ("step", "command", "call"),
     [
-        ("fit it: accord fit mixture.", "fit it: project.fit('mixture')."),
+        (Step("fit", "mixture"), "accord fit mixture", "project.fit('mixture')"),
+        (Step("fit", question="good"), "accord fit --question good", "Project(config, question='good').fit()"),
+        (Step("init", from_="FILE", main="a"), "accord init --from FILE --main a", "project.import_(file, main='a')"),
+        (Step("judge", source="issues"), "accord judge --source issues", "project.judge(sources=['issues'])"),
+        (Step("import", undo="1f"), "accord import --undo 1f", "accord.store.Imports(project.store).undo('1f')"),
+        (Step("score", "a b.csv", out="s/"), "accord score 'a b.csv' --out s/", "project.score('a b.csv', out='s/')"),
         (
-            "run `accord fit default --every-question` first",
-            "run project.fit('default', every_question=True) first",
+            ModelSetting("judge", mode="logprobs", model="NAME"),
+            "Add one to accord.yaml: models: {judge: {mode: logprobs, model: NAME}}",
+            "Pass it in the settings: Config(models={'judge': {'mode': 'logprobs', 'model': name}})",
         ),
-        ("accord fit --question helpful", "Project(config, question='helpful').fit()"),
-        ("accord init --from FILE --main good", "project.import_(file, main='good')"),
-        ("accord judge --source issues, or", "project.judge(sources=['issues']), or"),
-        ("see accord store check", "see accord store check"),
-        ("the word accord alone", "the word accord alone"),
     ],
 )
-def test_commands_become_calls(command: str, call: str) -> None:
-    assert python_text(command) == call
+def test_step_of_an_error_is_a_command_and_a_call(step: Step, command: str, call: str) -> None:
+    error = pickle.loads(pickle.dumps(BadInput(f"first; then: {step}, or not", step)))
+    assert str(error) == f"first; then: {command}, or not"
+    assert python_text(error) == f"first; then: {call}, or not"
+    row = pickle.loads(pickle.dumps(BadRow("a.csv", 2, f"wrong; {step}", step)))
+    assert python_text(row) == f"a.csv, line 2: wrong; {call}"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("run `accord fit default --every-question` first", "run `project.fit('default', every_question=True)` first"),
+        ("fit it: accord fit. Then rate", "fit it: project.fit(). Then rate"),
+        ("have them assessed: accord judge --source issues", "have them assessed: project.judge(sources=['issues'])"),
+        ("see accord store check", "see accord store check"),
+        ("now with: accord judge --anchors", "now with: accord judge --anchors"),
+        ("fit it again: accord fit mixture", "fit it again: accord fit mixture"),
+        ("the word accord alone", "the word accord alone"),
+        ("pass --min-agreement, or --skip-bad-rows", "pass min_agreement=..., or skip_bad_rows=..."),
+    ],
+)
+def test_steps_that_are_the_same_everywhere_become_calls(message: str, said: str) -> None:
+    assert python_text(BadInput(message)) == said

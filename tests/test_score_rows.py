@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.live import (
     LiveScorer,
+    NewScore,
     open_ingestor,
 )
-from accord.live.ingest import Ingestor
+from accord.live.ingest import Ingestor, LiveContext
 from accord.live.messages import Message
 from accord.project import Config, Project
 from accord.scoring import (
@@ -150,7 +151,7 @@ def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Pro
         Message("live-1", "user", "Hello?"),
         Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
     ]
-    with open_ingestor(folder, mart=project.mart) as ingestor:
+    with open_ingestor(folder, context=LiveContext(mart=project.mart)) as ingestor:
         ingestor.take(said)
         found = rows(project.mart)["live-1"]
         ingestor.take(said[1:])  # again: nothing new
@@ -162,7 +163,7 @@ def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Pro
 def test_unwritable_mart_is_logged_once_and_scoring_continues(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     told: list[str] = []
-    with open_ingestor(folder, mart=Mart(tmp_path / "file" / "mart"), log=told.append) as ingestor:
+    with open_ingestor(folder, context=LiveContext(mart=Mart(tmp_path / "file" / "mart")), log=told.append) as ingestor:
         found = [
             ingestor.take([Message(f"c{n}", "user", "Hello?"), Message(f"c{n}", "assistant", "Good day.")])[1]
             for n in range(3)
@@ -175,6 +176,23 @@ def test_unwritable_mart_is_logged_once_and_scoring_continues(folder: Path, tmp_
 def test_ingestor_without_mart_scores(folder: Path) -> None:
     ingestor = Ingestor(LiveScorer(load_evaluator(folder)))
     assert ingestor.take([Message("c", "assistant", "Good day.")])[0]["status"] == "scored"
+
+
+def test_sinks_get_each_new_score_once(folder: Path) -> None:
+    taken: list[tuple[str, str | None, Any]] = []
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+            taken.extend((self.name, each.message.id, each.row["value"]) for each in new)
+
+    with open_ingestor(folder, sinks=[Named("events"), Named("file")]) as ingestor:
+        batch = [Message("c", "user", "Hello?", id="1"), Message("c", "assistant", "Good day.", id="2")]
+        value = ingestor.take(batch)[1]["value"]
+        ingestor.take([batch[1], Message("c", "user", "Thanks.", id="3")])
+    assert taken == [("events", "2", value), ("file", "2", value)]
 
 
 def test_repair_command_prints_the_number_of_scores(project: Project, folder: Path, tmp_path: Path,

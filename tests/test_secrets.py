@@ -200,10 +200,8 @@ NETWORK_CLIENTS = ("openai", "httpx", "httpx2", "urllib.request", "fsspec", "req
 """Packages whose exceptions and responses contain text from other machines."""
 EDGES = {
     "models/requests/client.py": "`failures` converts the HTTP library's exceptions",
-    "embedded/catalogue.py": "downloads; errors become BadInput",
-    "live/monitoring.py": "webhooks; errors show status and type only",
+    "models/requests/web_request.py": "scores for hosts, webhooks, downloads; errors show status and kind only",
     "hosts/otel.py": "a session for the exporter of OpenTelemetry; its errors are not shown",
-    "hosts/shared/push.py": "scores for hosts; errors show status and type only",
     "formats/files/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
@@ -211,6 +209,7 @@ READ_RAW = {
     ("models/requests/client.py", "response.content"): "of an error: redacted by `_reason_in` and `error_code`",
     ("models/requests/client.py", "response.request"): "the client's own request",
     ("models/requests/client.py", "response.headers"): "parsed, or shown by `shorten` and `_origin` only",
+    ("models/requests/web_request.py", "response.headers"): "returned; callers parse `Retry-After`",
 }
 SOURCE = Path(accord.__file__).parent
 

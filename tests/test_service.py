@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -387,26 +387,25 @@ def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_toget
 
 
 def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path: Path) -> None:
-    def full(rows: Any) -> None:
-        if rows:
-            raise OSError(28, "No space left on device")
+    class FullDisk(RowLog):
+        fails = 1_000
 
-    with served(Ingestor(LiveScorer(evaluator), save=full)) as client:
+        def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+            if rows and self.fails:
+                self.fails -= 1
+                raise OSError(28, "No space left on device")
+            super().write(rows)
+
+    with FullDisk(tmp_path / "full.jsonl") as log, served(Ingestor(LiveScorer(evaluator), sinks=[log])) as client:
         status, answer = client.post(said("c", "assistant", "Hello."))
         assert status == 503 and "No space left" in answer["error"]
         assert client.post(said("c", "user", "Hello?"))[0] == 503  # what waits is tried first
-    full_once, kept, watch = [True], list[dict[str, Any]](), ScoreMonitor("m", [])
-
-    def full_at_first(rows: Any) -> None:
-        if full_once:
-            full_once.pop()
-            raise OSError(28, "No space left on device")
-        kept.extend(rows)
-
-    with served(Ingestor(LiveScorer(evaluator), watch, full_at_first)) as client:
+    watch, log = ScoreMonitor("m", []), FullDisk(tmp_path / "rows.jsonl")
+    log.fails = 1
+    with log, served(Ingestor(LiveScorer(evaluator), watch, [log])) as client:
         assert client.post(said("c", "assistant", "Hello.", id="m"))[0] == 503
         status, row = client.post(said("c", "assistant", "Hello.", id="m"))
-        assert status == 200 and row["again"] and [each["id"] for each in kept] == ["m"]
+        assert status == 200 and row["again"] and [each["id"] for each in log.after(0)] == ["m"]
         assert [day.replies for _, day in watch._days.values()] == [1]
 
 
@@ -522,7 +521,7 @@ SECOND = [*FIRST, ("assistant", "It was sent on Monday."), ("user", "When does i
 
 def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Evaluator, tmp_path: Path) -> None:
     calls = spans("t1", (FIRST, "It was sent on Monday."), (SECOND, "On Friday."))
-    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), save=log.write)) as client:
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), sinks=[log])) as client:
         for _ in range(2):  # sent again, as exporters do
             assert client.post(calls, "/v1/traces") == (200, {})
         broken = spans("t2", ([("user", "Hi")], "Hello."))
@@ -554,9 +553,11 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
     assert rows[1]["value"] == pytest.approx(alone.message("t1", "assistant", "On Friday.").value)
 
 
-def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(evaluator: Evaluator) -> None:
-    kept: list[Any] = []
-    service = Service(Ingestor(LiveScorer(evaluator), save=kept.extend))
+def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(
+    evaluator: Evaluator, tmp_path: Path
+) -> None:
+    log = RowLog(tmp_path / "rows.jsonl")
+    service = Service(Ingestor(LiveScorer(evaluator), sinks=[log]))
 
     async def run() -> None:
         scoring = asyncio.create_task(service.queue.run())
@@ -570,8 +571,9 @@ def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(evalu
             assert await service.ingest_export(body, "application/json", TRACES) == (0, "")
         scoring.cancel()
 
-    asyncio.run(run())
-    assert [(row["conversation"], row["turn"]) for row in kept] == [("t1", 1), ("t1", 3)]
+    with log:
+        asyncio.run(run())
+    assert [(row["conversation"], row["turn"]) for row in log.after(0)] == [("t1", 1), ("t1", 3)]
 
 
 def test_traces_that_say_nothing_are_counted_and_told_of_once(evaluator: Evaluator) -> None:
@@ -610,7 +612,7 @@ def test_messages_that_come_as_log_records_are_scored(evaluator: Evaluator, tmp_
     for key, role, text in (("input", "user", "Hi"), ("output", "assistant", "Hello.")):
         found = part.attributes.add()
         found.key, found.value.string_value = f"gen_ai.{key}.messages", message_parts((role, text))
-    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), save=log.write)) as client:
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), sinks=[log])) as client:
         for _ in range(2):
             assert client.post(spoken, "/v1/logs") == (200, {})
         assert client.post({"resourceSpans": []}, "/v1/logs")[0] == 200

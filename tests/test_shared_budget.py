@@ -202,7 +202,7 @@ import polars as pl
 from accord.models import Caps
 from accord.scoring import ModelAccess, BatchScorer
 folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-scorer = BatchScorer(folder, access=ModelAccess(True, store, Caps(requests=6400), "november"))
+scorer = BatchScorer(folder, access=ModelAccess(True, store, Caps(requests=6400, shared="november")))
 def row(n):
     said = [{"role": "user", "content": f"Is it {number}.{n}?"}, {"role": "assistant", "content": "It is."}]
     return {"id": f"c{number}.{n}", "messages": said}

@@ -112,35 +112,15 @@ _FILE_ERRORS = {
 """Errors that a user can resolve: no space, no permission, an invalid path."""
 _NAME_ERRORS = {errno.EINVAL, errno.EILSEQ}
 """Errors of a name that a file system refuses, such as `a?.csv` on Windows; they count only with the name."""
-RENAMED_OPTIONS = {
-    "--how": "--method", "--per-turn": "--annotators-per-item", "--per-person": "--items-per-annotator",
-    "--unnamed": "--anonymous",
-}  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Command(typer.core.TyperCommand):
-    """Command that names the new option in place of a renamed one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments.
-
-        Raises:
-            UsageError: An option is unknown, or has a new name.
-        """
-        options = {name for parameter in self.params for name in parameter.opts}
-        for name in (arg.partition("=")[0] for arg in args):
-            if RENAMED_OPTIONS.get(name) in options:
-                ctx.fail(f"{name} is now called {RENAMED_OPTIONS[name]}")
-        return list(super().parse_args(ctx, args))
 
 
 def command(name: str, group: typer.Typer = app) -> Callable[[Function], Function]:
     """Register a command of the application or of a group of commands."""
 
     def register(function: Function) -> Function:
-        group.command(name, cls=Command)(guarded(function))
+        group.command(name)(guarded(function))
         return function
 
     return register

@@ -12,26 +12,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from accord.edges import BadInput, one_line, read_json_file
-from accord.values import FrozenModel, Label, content_hash
+from accord.edges import BadInput, Step, one_line, read_json_file
+from accord.values import Estimate, FrozenModel, Label, content_hash
 
 CARD_FORMAT = 1
 DIGEST = "digest"
 Maker = Literal["people", "models"]
-
-
-class Interval(FrozenModel):
-    """A number with the ends of its 95% interval over conversations; null if it is undefined."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return "unknown"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{ends}"
 
 
 class CardSubject(FrozenModel):
@@ -86,25 +72,25 @@ class CardAgreement(FrozenModel):
     name: str
     labels: int
     statistic: str = Field(default="r", description="Statistic of `pooled`: r, or that of a table, such as κ.")
-    error: Interval = Field(default=Interval(), description="RMSE of the score for a new annotator.")
-    within_one: Interval = Field(
-        default=Interval(), description="Share of scores, rounded to an answer, at most one step from a rating."
+    error: Estimate = Field(default=Estimate(), description="RMSE of the score for a new annotator.")
+    within_one: Estimate = Field(
+        default=Estimate(), description="Share of scores, rounded to an answer, at most one step from a rating."
     )
-    pooled: Interval = Field(description="Correlation with all ratings, of the prediction for their own annotators.")
-    within_annotators: Interval = Field(
-        default=Interval(), description="Correlation within annotators, of the score for a new annotator."
+    pooled: Estimate = Field(description="Correlation with all ratings, of the prediction for their own annotators.")
+    within_annotators: Estimate = Field(
+        default=Estimate(), description="Correlation within annotators, of the score for a new annotator."
     )
-    within_systems: Interval = Interval()
-    people: Interval = Field(default=Interval(), description="RMSE of other people's mean rating.")
-    people_within: Interval = Field(default=Interval(), description="Correlation of other people within annotators.")
-    alpha: Interval = Field(default=Interval(), description="Krippendorff's α of the annotators.")
+    within_systems: Estimate = Estimate()
+    people: Estimate = Field(default=Estimate(), description="RMSE of other people's mean rating.")
+    people_within: Estimate = Field(default=Estimate(), description="Correlation of other people within annotators.")
+    alpha: Estimate = Field(default=Estimate(), description="Krippendorff's α of the annotators.")
 
 
 class CardBaseline(FrozenModel):
     """Error of a baseline on the same ratings, for the prediction that a new annotator gets."""
 
     name: str
-    error: Interval
+    error: Estimate
     p: float | None = Field(default=None, description="Paired test of the evaluator's error against it.")
 
 
@@ -112,8 +98,8 @@ class CardBands(FrozenModel):
     """Bands of single scores: the promised and the measured coverage, and the mean width in points."""
 
     promised: float
-    coverage: Interval
-    width: Interval
+    coverage: Estimate
+    width: Estimate
 
 
 class CardGroup(FrozenModel):
@@ -122,7 +108,7 @@ class CardGroup(FrozenModel):
     by: str
     group: str
     labels: int
-    bias: Interval
+    bias: Estimate
     p: float = Field(description="Test against all other groups, with Holm's correction.")
 
 
@@ -130,17 +116,17 @@ class CardStatistic(FrozenModel):
     """Statistic of a table: among people, and of the judge with people."""
 
     name: str
-    people: Interval
-    judge: Interval
+    people: Estimate
+    judge: Estimate
 
 
 class CardMean(FrozenModel):
     """Mean of all rows of a table: of the judge alone, corrected by labels, and the judge's bias."""
 
-    judge: Interval
-    corrected: Interval
+    judge: Estimate
+    corrected: Estimate
     method: str
-    bias: Interval
+    bias: Estimate
 
 
 class CardRule(FrozenModel):
@@ -204,7 +190,8 @@ class AgreementCard(FrozenModel):
         try:
             content = read_json_file(Path(path))
         except FileNotFoundError:
-            raise BadInput(f"{path}: no such file; write a card: accord card --out {path}") from None
+            write = Step("card", out=str(path))
+            raise BadInput(f"{path}: no such file; write a card: {write}", write) from None
         if isinstance(content, dict) and content.get("format") not in (None, CARD_FORMAT):
             found = one_line(str(content["format"]), 40)
             raise BadInput(
@@ -264,7 +251,7 @@ def _changed(before: str, now: str, reason: str) -> str:
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of JSON values with their paths; intervals and lists of plain values are one leaf."""
     if isinstance(value, Mapping) and set(value) == {"value", "low", "high"}:
-        yield name, str(Interval.model_validate(value))
+        yield name, "unknown" if value["value"] is None else str(Estimate(**value))
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield from _flat(each, f"{name}.{key}" if name else key)

@@ -1,10 +1,16 @@
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow
 from .errors import BudgetReached as BudgetReached, GateFailed as GateFailed, install_command as install_command
-from .errors import MissingExtra as MissingExtra, ModelError as ModelError, NotFitted as NotFitted
+from .errors import (
+    MissingExtra as MissingExtra,
+    ModelError as ModelError,
+    ModelSetting as ModelSetting,
+    NotFitted as NotFitted,
+)
 from .errors import (
     NotSent as NotSent,
     PluginError as PluginError,
     reason_of as reason_of,
+    Step as Step,
     UnknownName as UnknownName,
     Unmeasured as Unmeasured,
 )

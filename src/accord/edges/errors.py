@@ -18,8 +18,48 @@ from accord.edges.output_escaping import hide_folders
 from accord.edges.secrets import redact_message
 
 
+class Step:
+    """A next step that a message names: a verb with its arguments and options.
+
+    `str` returns the command of the shell; `Project` writes the call in Python in its place.
+
+    Args:
+        verb: Command.
+        arguments: Arguments of the command.
+        options: Options with their values; True for an option without a value, and a name may end in `_`.
+
+    >>> print(Step("fit", "default", every_question=True))
+    accord fit default --every-question
+    >>> print(Step("init", from_="FILE", main="helpful"))
+    accord init --from FILE --main helpful
+    """
+
+    def __init__(self, verb: str, *arguments: str, **options: str | float | bool) -> None:
+        self.verb, self.arguments, self.options = verb, arguments, options
+
+    def __str__(self) -> str:
+        words = [*self.verb.split(), *self.arguments]
+        for name, value in self.options.items():
+            words += [f"--{name.rstrip('_').replace('_', '-')}", *([] if value is True else [str(value)])]
+        return f"accord {shlex.join(words)}"
+
+
+class ModelSetting(Step):
+    """A next step that names the model of a role in the settings.
+
+    >>> str(ModelSetting("judge", mode="logprobs", model="NAME"))
+    'Add one to accord.yaml: models: {judge: {mode: logprobs, model: NAME}}'
+    """
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name}: {value}" for name, value in self.options.items())
+        return f"Add one to accord.yaml: models: {{{self.verb}: {{{settings}}}}}"
+
+
 class AccordError(Exception):
     """Base class of all expected errors. The message is redacted; `exit_code` is the exit code of the command line.
+
+    An error takes its message, then the steps that the message names.
 
     Attributes:
         in_python: Message that names Python calls in place of commands, for errors of the verbs of `Project`.
@@ -41,7 +81,12 @@ class AccordError(Exception):
     @property
     def for_commands(self) -> str:
         """Message that names commands of the shell as next steps, for the command line and for pages."""
-        return redact_message(super().__str__())
+        return redact_message(str(self.args[0]) if self.args else "")
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Steps that the message names."""
+        return tuple(each for each in self.args[1:] if isinstance(each, Step))
 
 
 def reason_of(error: Exception) -> str:
@@ -86,16 +131,16 @@ class PluginError(BadInput):
 class BadRow(BadInput):
     """An invalid row of a file, or of a table in memory, with its place and the reason; line 0 is the whole file."""
 
-    def __init__(self, path: str, line: int, reason: str) -> None:
+    def __init__(self, path: str, line: int, reason: str, *steps: Step) -> None:
         unit = "row" if path.startswith("<") or path.endswith(".parquet") else "line"
-        super().__init__(f"{path}, {unit} {line}: {reason}" if line else f"{path}: {reason}")
+        super().__init__(f"{path}, {unit} {line}: {reason}" if line else f"{path}: {reason}", *steps)
         self.path = path
         self.line = line
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the arguments for pickle."""
-        return type(self), (self.path, self.line, self.reason)
+        return type(self), (self.path, self.line, self.reason, *self.steps)
 
 
 class UnknownName(BadInput):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -10,11 +9,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, MissingExtra, UnknownName, strip_url_secrets
 from accord.embedded.gguf_weights import CONFIG, TOKENIZER, WEIGHTS, convert
+from accord.models import CallFailed, send_request
 from accord.runtime import PYTHON
 from accord.version import __version__
 
@@ -234,7 +232,10 @@ def load(name: str, kind: str) -> Loaded:
 # --- download -------------------------------------------------------------------------------------------------------
 
 _URL_SCHEMES = {"http", "https"}
-URL_SECONDS = 60.0
+URL_SECONDS, DOWNLOAD_SECONDS = 60.0, 86_400.0
+"""Seconds without a byte after which a download ends, and seconds of the longest download."""
+MAX_DOWNLOAD, REDIRECTS = 100 * 10**9, 10
+"""Maximum bytes of a download, and redirects to follow; its checksum is compared."""
 
 
 def pull(
@@ -309,14 +310,20 @@ def _from_index(published: CatalogueModel, work: Path) -> Path:
 def _from_url(url: str, work: Path) -> Path:
     target = work / (Path(urlsplit(url).path).name or "model")
     try:
-        with urllib.request.urlopen(url, timeout=URL_SECONDS) as answer, target.open("wb") as file:
-            shutil.copyfileobj(answer, file)
-    except (OSError, HTTPException, ValueError) as error:
-        if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
-            raise
-        reason = getattr(error, "reason", None) or type(error).__name__
-        raise BadInput(f"cannot download {shown_source(url)}: {reason}") from None
-    return target
+        with target.open("wb") as file:
+            reply = send_request(
+                "GET", url, seconds=DOWNLOAD_SECONDS, silence=URL_SECONDS, most_bytes=MAX_DOWNLOAD,
+                redirects=REDIRECTS, write=file.write,
+            )  # fmt: skip
+        reason = f"status {reply.status}"
+        if 200 <= reply.status < 300:
+            if reply.is_whole:
+                return target
+            is_large = target.stat().st_size >= MAX_DOWNLOAD
+            reason = f"it has more than {MAX_DOWNLOAD / 1e9:g} GB" if is_large else "the connection broke or was silent"
+    except CallFailed as error:
+        reason = error.failure.detail
+    raise BadInput(f"cannot download {shown_source(url)}: {reason}")
 
 
 def _check(file: Path, published: CatalogueModel | None, digest: str | None, is_from_url: bool) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
     from accord.learning import Evaluator
-    from accord.live import LiveScorer
+    from accord.live import LiveScorer, NewScore
     from accord.values import ScoreRow
 
 EVENT = "gen_ai.evaluation.result"
@@ -43,8 +43,6 @@ UNSCORED = "unscored"
 _LOGGERS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 Log = Callable[[str], None]
-Observe = Callable[[Sequence[tuple[Any, Any]]], None]
-"""Function that gets each live message with its result (`accord.live.ingest.Observe`)."""
 
 
 class _ReportingExporter:
@@ -250,25 +248,23 @@ def _is_on(url: str | None, log: Log) -> bool:
     return True
 
 
-def live_observer(events: EvaluationEvents, store: Store) -> Callable[[LiveScorer], Observe]:
-    """Return an observer of live scores for `open_ingestor`: a record for each new score."""
+class EventSink:
+    """Sink of live scores that sends a record for each new score."""
 
-    def start(scorer: LiveScorer) -> Observe:
-        known: dict[Signature, dict[str, str]] = {}  # by signature, since another evaluator may take over
+    def __init__(self, events: EvaluationEvents, store: Store) -> None:
+        self._events, self._store = events, store
+        self._known: dict[Signature, dict[str, str]] = {}  # by signature, since another evaluator may take over
 
-        def observe(results: Sequence[tuple[Any, Any]]) -> None:
-            for message, result in results:
-                score = result.score
-                if score is None or result.again:
-                    continue
-                if score.signature not in known:
-                    known[score.signature] = identity(scorer.evaluator, store)
-                row, question = score.to_json(), scorer.evaluator.question.id
-                events.emit(row, question, known[score.signature], message.id, parent(message.traceparent))
-
-        return observe
-
-    return start
+    def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+        """Send the records of new scores."""
+        for each in new:
+            score = each.result.score
+            assert score is not None
+            if score.signature not in self._known:
+                self._known[score.signature] = identity(scorer.evaluator, self._store)
+            row, question = score.to_json(), scorer.evaluator.question.id
+            context = parent(each.message.traceparent)
+            self._events.emit(row, question, self._known[score.signature], each.message.id, context)
 
 
 def emit_rows(

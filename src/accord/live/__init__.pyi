@@ -1,4 +1,5 @@
-from .ingest import open_ingestor as open_ingestor, RowLog as RowLog
+from .ingest import LiveContext as LiveContext, NewScore as NewScore, open_ingestor as open_ingestor
+from .ingest import RowLog as RowLog, Sink as Sink
 from .log_follower import LogFollower as LogFollower
 from .monitoring import DayRow as DayRow, MonitoringReport as MonitoringReport, post_alarms as post_alarms
 from .monitoring import raise_alarms as raise_alarms, recover as recover, report as report, send_alarms as send_alarms

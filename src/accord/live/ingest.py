@@ -8,12 +8,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from accord.edges import AccordError, count_of, open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
@@ -28,7 +27,7 @@ from accord.live.monitoring import (
 )
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
-from accord.project import LiveConfig, WatchConfig
+from accord.project import LiveConfig, Project, WatchConfig, check_question
 from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
 from accord.store import COUNTED, LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
@@ -118,9 +117,27 @@ MAX_UNSAVED = 10_000
 
 LiveRow = dict[str, Any]
 """JSON object of one message: the fields of `ScoreRow` and those that `service.schemas.ROW` describes."""
-SaveRows = Callable[[Sequence[LiveRow]], None]
-Settle = Callable[..., None]
-Observe = Callable[[Sequence[tuple[Message, IngestResult]]], None]
+
+
+class NewScore(NamedTuple):
+    """A reply that was scored for the first time: its message, its result, its row, and its values for monitoring."""
+
+    message: Message
+    result: IngestResult
+    row: LiveRow
+    reply: MonitoredReply | None
+
+
+class Sink(Protocol):
+    """Receiver of live scores: the board, a file, a host, a collector of events."""
+
+    def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+        """Take the new scores of a batch of messages, which may be none, in the order in which they are counted.
+
+        A sink other than a file waits for nothing and raises nothing. An error is raised by `Ingestor.take`, and the
+        sinks after this one get nothing.
+        """
+        ...
 
 
 class Ingestor:
@@ -129,54 +146,59 @@ class Ingestor:
     Args:
         scorer: Scores the replies.
         monitor: Aggregates the scores.
-        save: Called with the rows of replies before `take` returns. Its errors are raised; the next call gets the same
-            rows again, followed by new ones.
-        settle: Writes the monitor's aggregates to the store, with the position in a log that they count up to.
-        observe: Called with each message and its result before `take` returns; raises nothing.
+        sinks: Receive the scores before `take` returns; a file comes last.
         redactor: Redacts messages before anything else reads them; None leaves them as they are.
-        publish: Called with the rows of new replies after they were saved; waits for nothing, and raises nothing.
+        store: Store of the monitor's aggregates.
+        board: Receives the scores before they are counted.
     """
 
     def __init__(
         self,
         scorer: LiveScorer,
         monitor: ScoreMonitor | None = None,
-        save: SaveRows | None = None,
-        settle: Settle = lambda *_: None,
-        observe: Observe = lambda results: None,
+        sinks: Sequence[Sink] = (),
         redactor: Redactor | None = None,
-        publish: SaveRows = lambda rows: None,
+        store: Store | None = None,
+        board: BoardSink | None = None,
     ) -> None:
         self._redactor, self._redactions = redactor, OrderedDict[str, Redaction]()
-        self.publish = publish
-        self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
-        self.position: Callable[[str], str | None] = lambda key: None
-        """Returns the JSON of the position that was settled last, by its key."""
-        self.logged: Callable[[], tuple[str, str] | None] = lambda: None
-        """Returns the name and the size of the log with all replies so far; see `ScoreMonitor.add_all`."""
+        self.scorer, self.monitor, self.sinks, self._store, self._board = scorer, monitor, sinks, store, board
         self._first = None if monitor is None else monitor.evaluator
         self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
-        self._unsaved: list[LiveRow] = []
         self._lock = Lock()
 
     def take(self, batch: Sequence[Message]) -> list[LiveRow]:
         """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is no reply."""
         batch = self.redacted(batch)
-        results = list(zip(batch, self.scorer.take(batch), strict=True))
-        rows = [_row(message, result) for message, result in results]
+        results = self.scorer.take(batch)
+        rows = list(map(_row, batch, results))
         with self._lock:
-            self.observe(results)  # a log has the replies in the order in which they are counted
+            new = [
+                NewScore(message, result, row, self._monitored(message, result))
+                for message, result, row in zip(batch, results, rows, strict=True)
+                if is_new_score(row)
+            ]
+            if self._board is not None:  # a log has the replies in the order in which they are counted
+                self._board.take(self.scorer, new)
             if self.monitor is not None:
-                replies = (self.monitored(*each) for each in results)
-                self.monitor.add_all([each for each in replies if each is not None], self.logged())
-            new = [row for row in rows if is_new_score(row)]
-            self._save(new)
-        self.publish(new)
+                replies = [each.reply for each in new if each.reply is not None]
+                self.monitor.add_all(replies, None if self._board is None else self._board.place)
+            for sink in self.sinks:
+                sink.take(self.scorer, new)
         return rows
 
-    def monitored(self, message: Message, result: IngestResult) -> MonitoredReply | None:
-        """Return a new reply as the monitor counts it; None for another message."""
-        if result.score is None or result.evidence is None or result.again:
+    def settle(self, position: tuple[str, str] | None = None) -> None:
+        """Write the monitor's aggregates to the store, with the position in a log that they count up to."""
+        if self.monitor is not None and self._store is not None:
+            self.monitor.flush(self._store, position)
+
+    def position(self, key: str) -> str | None:
+        """Return the JSON of the position that was settled last, by its key."""
+        return None if self._store is None else MonitoringTables(self._store).position(key)
+
+    def _monitored(self, message: Message, result: IngestResult) -> MonitoredReply | None:
+        """Return a new reply as the monitor counts it; None for a message that it does not count."""
+        if result.score is None or result.evidence is None:
             return None
         evaluator = self._later.get(result.score.signature, self._first)
         return MonitoredReply(message.system, message.day, result.score, result.evidence, evaluator)
@@ -207,13 +229,6 @@ class Ingestor:
                 self._later[signature] = evaluator
             self.monitor.take_over(evaluator, prepared.columns)
         self.scorer.take_over(prepared)
-
-    def _save(self, rows: Sequence[LiveRow]) -> None:
-        """Save rows after those that could not be saved before."""
-        if self.save is not None and (rows or self._unsaved):
-            self._unsaved = [*self._unsaved, *rows][-MAX_UNSAVED:]
-            self.save(self._unsaved)
-            self._unsaved = []
 
 
 def _row(message: Message, result: IngestResult) -> LiveRow:
@@ -259,8 +274,15 @@ class RowLog:
             regular_size(path)
         is_torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream = open_private(path, "ab", buffering=0)
+        self._unsaved: list[LiveRow] = []
         if is_torn:
             self._stream.write(b"\n")  # a process was killed while writing a row
+
+    def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+        """Append the rows of new scores; rows that could not be written come first at the next call."""
+        self._unsaved = [*self._unsaved, *(each.row for each in new)][-MAX_UNSAVED:]
+        self.write(self._unsaved)
+        self._unsaved = []
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows, all or none, and flush them to the disk."""
@@ -309,102 +331,108 @@ def _ends_a_line(path: Path) -> bool:
 Log = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class LiveContext:
+    """Parts of a project that live scoring uses.
+
+    Attributes:
+        store: Store of the monitoring data; None turns monitoring off.
+        mart: Mart that receives the scores for the board.
+        models: Models that may be asked about every reply; None sends no requests.
+        watching: Settings of the monitoring.
+        limits: Limits on words per message and on memory.
+        redactor: Redacts messages before they are scored and stored; None leaves them as they are.
+        check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
+    """
+
+    store: Store | None = None
+    mart: Mart | None = None
+    models: Models | None = None
+    watching: WatchConfig = field(default_factory=WatchConfig)
+    limits: LiveConfig | None = None
+    redactor: Redactor | None = None
+    check: Callable[[Evaluator], object] = lambda evaluator: None
+
+    @classmethod
+    def of(cls, project: Project, monitoring: bool = True, ask: bool = False) -> LiveContext:
+        """Return the parts of a project.
+
+        Args:
+            project: The project.
+            monitoring: True to aggregate scores in the store and to show them on the board.
+            ask: True to let sources that are not live send requests.
+        """
+        config = project.config
+        return cls(
+            project.store if monitoring else None, project.mart if monitoring else None,
+            project.models if ask else None, config.monitoring, config.live, config.privacy.redactor("import"),
+            lambda loaded: check_question(project.store, project.rubric, loaded),
+        )  # fmt: skip
+
+
 @contextmanager
 def open_ingestor(
     evaluator: str | Path,
     annotator: str | None = None,
-    out: Path | None = None,
-    store: Store | None = None,
-    watching: WatchConfig | None = None,
+    context: LiveContext = LiveContext(),
+    sinks: Sequence[Sink] = (),
     log: Log = lambda text: None,
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
-    models: Models | None = None,
-    limits: LiveConfig | None = None,
-    mart: Mart | None = None,
     every: float = CHECK_SECONDS,
     follows: bool = False,
-    check: Callable[[Evaluator], object] = lambda evaluator: None,
-    redactor: Redactor | None = None,
-    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
-    publish: SaveRows = lambda rows: None,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
     Args:
         evaluator: Folder of the evaluator.
         annotator: Annotator whose answers are predicted; None predicts a new annotator.
-        out: File of JSON lines that receives the rows of replies.
-        store: Store of the monitoring data; None turns monitoring off.
-        watching: Settings of the monitoring.
+        context: Parts of the project.
+        sinks: Receivers of the scores, besides the board; a file comes last.
         log: Called with one line per alarm or problem.
         conversations: Maximum number of remembered conversations.
         seconds: Seconds that a conversation is remembered after its last message.
-        models: Models that may be asked about every reply; None sends no requests.
-        limits: Limits on words per message and on memory.
-        mart: Mart that receives the scores for the board.
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
-        check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
-        redactor: Redacts messages before they are scored and stored; None leaves them as they are.
-        observers: Functions that return an `Observe` for the scorer, such as a sender of events.
-        publish: Called with the rows of new replies; see `Ingestor`.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
         UnknownName: The evaluator has not learned the annotator.
     """
-    folder = Path(evaluator)
+    folder, store, mart = Path(evaluator), context.store, context.mart
     version = folder_version(folder)
     loaded = load_evaluator(folder)
-    check(loaded)
-    scorer = LiveScorer(loaded, annotator, conversations, seconds, models=models, limits=limits)
+    context.check(loaded)
+    scorer = LiveScorer(loaded, annotator, conversations, seconds, models=context.models, limits=context.limits)
     with ExitStack() as stack:
-        save = None if out is None else stack.enter_context(RowLog(out)).write
-        observes = [start(scorer) for start in observers]
         monitor: ScoreMonitor | None = None
         if store is not None:
             signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
             monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
-        writer: MartWriter | None = None
-        logs = set[str]()
-        logs_replies = monitor is not None and not follows  # a follower counts again from its own position
+        board: BoardSink | None = None
         if mart is not None:
             if store is not None:
                 _recover(store, mart, log)
-                stack.callback(_forget, store, mart, logs)
-            writer = stack.enter_context(mart.writer(lambda: ingestor.settle() if logs_replies else None))
-            logged = monitor if logs_replies else None
-            observes.append(_mart_observer(scorer, writer, log, logged, lambda *each: ingestor.monitored(*each)))
-
-        def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
-            for each in observes:
-                each(results)
-
+            logged = None if follows else monitor  # a follower counts again from its own position
+            settles = store is not None and logged is not None
+            writer = mart.writer(lambda: ingestor.settle() if settles else None)
+            board = BoardSink(writer, log, logged)
+            if store is not None:
+                stack.callback(_forget, store, mart, board.logs)
+            stack.enter_context(writer)
+        ingestor = Ingestor(scorer, monitor, sinks, context.redactor, store, board)
         thread: MonitoringThread | None = None
-        if store is None or monitor is None:
-            ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor, publish=publish)
-        else:
-            config, training = watching or WatchConfig(), _training_evidence(scorer)
+        if store is not None and monitor is not None:
+            watching, training = context.watching, _training_evidence(scorer)
             thread = stack.enter_context(
                 MonitoringThread(
-                    monitor,
-                    store,
-                    config.webhook,
-                    config.false_alarm_rate,
-                    training,
-                    log,
-                    flushes=not follows,
-                    mart=mart,
+                    monitor, store, watching.webhook, watching.false_alarm_rate, training, log,
+                    flushes=not follows, mart=mart,
                 )
-            )
-            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, redactor, publish)
-            ingestor.position = MonitoringTables(store).position
-            if logs_replies and writer is not None:
-                ingestor.logged = partial(_place, writer, logs)
+            )  # fmt: skip
 
         def take_over(new_evaluator: Evaluator) -> None:
-            check(new_evaluator)
+            context.check(new_evaluator)
             prepared = scorer.prepared(new_evaluator)
             ingestor.take_over(prepared)
             if thread is not None:
@@ -423,72 +451,65 @@ def _recover(store: Store, mart: Mart, log: Log) -> None:
         log(f"the replies of processes that were killed are not counted yet: {error}")
 
 
-def _place(writer: MartWriter, logs: set[str]) -> tuple[str, str] | None:
-    """Return the name of the writer's log, which is added to `logs`, and its size."""
-    if (place := writer.place) is None:
-        return None
-    logs.add(place[0])
-    return place[0], str(place[1])
-
-
 def _forget(store: Store, mart: Mart, logs: set[str]) -> None:
     """Delete the positions in logs that became parts."""
     with suppress(StoreError):
         MonitoringTables(store).drop_positions([log for log in logs if not (mart.folder / f"{log}.jsonl").exists()])
 
 
-def _mart_observer(
-    scorer: LiveScorer,
-    writer: MartWriter,
-    log: Log,
-    monitor: ScoreMonitor | None,
-    monitored: Callable[[Message, IngestResult], MonitoredReply | None],
-) -> Observe:
-    """Return a function that writes scores to the mart; it logs each kind of failure once, and scoring goes on.
+class BoardSink:
+    """Writes scores to the mart; each kind of failure is logged once, and scoring goes on.
 
-    With a monitor, rows have the values of `monitored` replies, from which they are counted if the process is killed.
+    With a monitor, rows have the values that it counts, from which they are counted if the process is killed.
     """
-    origins: dict[Signature, RowOrigin] = {}  # by signature, since another evaluator may take over
-    logged = set[str]()
-    named = set[tuple[str, str]]()  # logs and evaluators whose columns are written
 
-    def origin_of(score: Score | Unscored) -> RowOrigin:
-        if score.signature not in origins:
-            evaluator = scorer.evaluator
-            origin = RowOrigin.of(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
-            origins[score.signature] = origin
-        return origins[score.signature]
+    def __init__(self, writer: MartWriter, log: Log, monitor: ScoreMonitor | None) -> None:
+        self.logs = set[str]()
+        """Names of the logs whose size was read."""
+        self._writer, self._log, self._monitor = writer, log, monitor
+        self._origins: dict[Signature, RowOrigin] = {}  # by signature, since another evaluator may take over
+        self._logged = set[str]()
+        self._named = set[tuple[str, str]]()  # logs and evaluators whose columns are written
 
-    def facts(message: Message) -> ConversationFacts:
-        moment = _now() if message.time is None else milliseconds(message.time.isoformat())
-        return ConversationFacts(message.system, time=moment)
+    @property
+    def place(self) -> tuple[str, str] | None:
+        """Name and size of the log with all replies so far, if the monitor counts them; see `ScoreMonitor.add_all`."""
+        if self._monitor is None or (place := self._writer.place) is None:
+            return None
+        self.logs.add(place[0])
+        return place[0], str(place[1])
 
-    def counted(name: str, message: Message, result: IngestResult) -> dict[str, Any]:
-        reply = monitored(message, result)
-        if monitor is None or reply is None:
-            return {}
-        evaluator = reply.evaluator or monitor.evaluator
-        is_first = (name, evaluator) not in named
-        named.add((name, evaluator))
-        return {COUNTED: logged_values(reply, evaluator, monitor.columns_of(evaluator), is_first)}
-
-    def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
-        new = [(message, result, result.score) for message, result in results if result.score and not result.again]
+    def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+        """Write new scores."""
         if not new:
             return
         try:
-            name, rows = writer.prepare(), []
-            for message, result, score in new:
-                made = origin_of(score).rows(score.to_json(), facts(message), _now(), _input(scorer, score))
+            name, rows = self._writer.prepare(), []
+            for each in new:
+                score, message = each.result.score, each.message
+                assert score is not None
+                if score.signature not in self._origins:
+                    used = scorer.evaluator
+                    origin = RowOrigin.of(used.name, used.digest(), used.question.id, LIVE_ROWS)
+                    self._origins[score.signature] = origin
+                moment = _now() if message.time is None else milliseconds(message.time.isoformat())
+                facts = ConversationFacts(message.system, time=moment)
+                made = self._origins[score.signature].rows(score.to_json(), facts, _now(), _input(scorer, score))
                 main, *others = made
-                rows += [{**main, **counted(name, message, result)}, *others]
-            writer.write(rows)
+                rows += [{**main, **self._counted(name, each.reply)}, *others]
+            self._writer.write(rows)
         except StoreError as error:
-            if str(error) not in logged:
-                log(f"the board does not show these scores: {error}")
-            logged.add(str(error))
+            if str(error) not in self._logged:
+                self._log(f"the board does not show these scores: {error}")
+            self._logged.add(str(error))
 
-    return observe
+    def _counted(self, name: str, reply: MonitoredReply | None) -> dict[str, Any]:
+        if self._monitor is None or reply is None:
+            return {}
+        evaluator = reply.evaluator or self._monitor.evaluator
+        is_first = (name, evaluator) not in self._named
+        self._named.add((name, evaluator))
+        return {COUNTED: logged_values(reply, evaluator, self._monitor.columns_of(evaluator), is_first)}
 
 
 def _now() -> int:

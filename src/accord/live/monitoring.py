@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.client import HTTPException
 from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import IO, Any, NamedTuple, NotRequired, Self, TypedDict
@@ -24,11 +21,11 @@ from accord.edges import AccordError, BadInput, check_address, is_web_address, i
 from accord.evidence import Column, EvidenceTable
 from accord.live.alarms import FINISHED_DAYS, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
+from accord.models import CallFailed, send_request
 from accord.statistics import SURE
 from accord.store import COUNTED, Mart, MonitoringTables, Store
 from accord.validation import sample_one_per_group
 from accord.values import Score, Signature, Target, Unscored
-from accord.version import __version__
 
 TIMEOUT_SECONDS, ATTEMPTS = 10.0, 3
 
@@ -60,7 +57,7 @@ def post_alarms(
     body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
     error = ""
     for attempt in range(ATTEMPTS):
-        error = _post_within(url, body, seconds)
+        error = _post(url, body, seconds)
         if not error:
             return
         if error.startswith("it answered 4") and not error.endswith("429"):
@@ -70,32 +67,16 @@ def post_alarms(
     raise WebhookError(f"the webhook did not accept the alarms ({error}); they are sent again at the next check")
 
 
-def _post_within(url: str, body: bytes, seconds: float) -> str:
-    """Post within a time limit, which a slow server cannot extend; return the error, or an empty text."""
-    errors: list[str] = []
-    thread = Thread(target=lambda: errors.append(_post(url, body, seconds)), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return errors[0] if errors else f"no answer within {seconds:g} s"
-
-
 def _post(url: str, body: bytes, seconds: float) -> str:
-    headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
+    """Post within a time limit; return the error, or an empty text."""
+    headers = {"Content-Type": "application/json"}
     try:
-        request = urllib.request.Request(url, body, headers, method="POST")
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as response:
-            return "it answered with a web page" if is_web_page(response.read1(512)) else ""
-    except urllib.error.HTTPError as error:
-        return f"it answered {error.code}"
-    except (OSError, ValueError, HTTPException) as error:  # their messages may contain the URL
-        return type(getattr(error, "reason", error)).__name__
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that treats a redirect as an error."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect."""
+        reply = send_request("POST", url, body, headers, seconds=seconds, most_bytes=512)
+    except CallFailed as error:
+        return error.failure.detail
+    if not 200 <= reply.status < 300:
+        return f"it answered {reply.status}"
+    return "it answered with a web page" if is_web_page(reply.content) else ""
 
 
 # --- webhook ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,13 @@ from .likelihood import passage_hash as passage_hash
 from .list_replies import ask_for_list as ask_for_list, ListForm as ListForm, NO_LIST as NO_LIST
 from .list_replies import stand_in_twice as stand_in_twice, strict_schema as strict_schema
 from .list_replies import unfenced as unfenced
-from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
+from .model import (
+    Answer as Answer,
+    CallFailed as CallFailed,
+    Caps as Caps,
+    ChatMessage as ChatMessage,
+    ChatModel as ChatModel,
+)
 from .model import DEFAULT_URL as DEFAULT_URL, EMBEDDED as EMBEDDED, estimated_usage as estimated_usage
 from .model import Failure as Failure, GGUF as GGUF, HF as HF, in_process as in_process
 from .model import IN_PROCESS_CONTEXT as IN_PROCESS_CONTEXT, in_requests as in_requests, Judge as Judge
@@ -34,7 +40,7 @@ from .prompts import fenced as fenced, prompt_file as prompt_file, transcript_of
 from .requests.batching import Batch as Batch, batch_files as batch_files, BatchChat as BatchChat
 from .requests.batching import BatchEndpoint as BatchEndpoint, GRACE as GRACE, may_have_started as may_have_started
 from .requests.batching import RETRYABLE as RETRYABLE, UNCONFIRMED as UNCONFIRMED
-from .requests.budget import Budget as Budget, Caps as Caps, is_unsent as is_unsent, load_prices as load_prices
+from .requests.budget import Budget as Budget, is_unsent as is_unsent, open_budget as open_budget
 from .requests.client import chat_request_of as chat_request_of, check_endpoint as check_endpoint
 from .requests.client import TIMEOUT_SECONDS as TIMEOUT_SECONDS
 from .requests.drivers import memory_models as memory_models, Models as Models, OnAnswer as OnAnswer
@@ -54,6 +60,7 @@ from .requests.reply_parsing import check_answer as check_answer
 from .requests.request_ledger import RequestLedger as RequestLedger
 from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stream_reply
 from .requests.streaming import StreamingClient as StreamingClient
+from .requests.web_request import send_request as send_request
 from .requests.wrappers import reply_row as reply_row
 from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedModel
 from .model import judge_modes as judge_modes

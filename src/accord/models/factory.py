@@ -21,9 +21,9 @@ from accord.models.judges.chat_judges import (
 )
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
-from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, in_process
+from accord.models.model import EMBEDDED, GGUF, HF, MODES, Caps, ChatModel, Judge, Model, in_process
 from accord.models.requests.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
-from accord.models.requests.budget import Budget, Budgeted, Caps
+from accord.models.requests.budget import Budget, Budgeted
 from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.requests.redacting import RedactedChat, address_of, redactor_for
 from accord.models.requests.streaming import StreamingClient

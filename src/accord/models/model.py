@@ -374,6 +374,29 @@ judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
 """Makers of judges by further modes; Accord's own modes are in `open_judge`."""
 
 
+class Caps(BaseModel):
+    """Caps of a run, or of all runs that share a budget; a run stops before the request that would exceed a cap."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests: int | None = Field(default=None, ge=0, description="Requests, including failed attempts.")
+    tokens: int | None = Field(default=None, ge=0, description="Input and output tokens.")
+    money: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="Money, at the prices of prices.yaml."
+    )
+    shared: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Name of a shared budget: all runs on the same store with this name share the caps.",
+    )
+
+    @property
+    def any(self) -> bool:
+        """Return True if there is a cap."""
+        return (self.requests, self.tokens, self.money) != (None, None, None)
+
+
 class ModelSettings(BaseModel):
     """Settings of one role's model."""
 

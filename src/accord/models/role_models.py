@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import BadInput
+from accord.edges import BadInput, ModelSetting
 from accord.models.ask_judge import SAMPLES_AT_ONCE, Judged, JudgeExchange, judge_all
 from accord.models.context_window import context_of
 from accord.models.factory import (
@@ -78,9 +78,8 @@ class Role:
         if self.given is not None:
             return str(self.given.name)
         if not self.settings.model:
-            raise BadInput(
-                f"no model for role {self.name!r}. Add one to accord.yaml: models: {{{self.name}: {{model: NAME}}}}"
-            )
+            setting = ModelSetting(self.name, model="NAME")
+            raise BadInput(f"no model for role {self.name!r}. {setting}", setting)
         return self.settings.model
 
     @property
@@ -128,10 +127,8 @@ class Role:
 
     def _opened(self, instructions: str, settings: ModelSettings, keeps: bool) -> Judge:
         if settings.mode is None:
-            raise BadInput(
-                f"no mode for role {self.name!r}, which gives distributions. Add one to accord.yaml: "
-                f"models: {{{self.name}: {{mode: logprobs}}}}"
-            )
+            setting = ModelSetting(self.name, mode="logprobs")
+            raise BadInput(f"no mode for role {self.name!r}, which gives distributions. {setting}", setting)
         if settings.mode == "recorded":
             if not settings.paths:
                 raise BadInput(

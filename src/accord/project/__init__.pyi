@@ -31,8 +31,8 @@ from .importing.rubric_inference import InferredRubric as InferredRubric, positi
 from .importing.rubric_inference import set_orders as set_orders
 from .importing.worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .judges.batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
-from .judges.finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs
-from .judges.finetuning import finetune as finetune, issues_of as issues_of, train_ruber as train_ruber
+from .finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs
+from .finetuning import finetune as finetune, issues_of as issues_of, train_ruber as train_ruber
 from .judges.issue_corrections import correct_issue as correct_issue, corrected as corrected
 from .judges.issue_corrections import correction_of as correction_of, Corrections as Corrections
 from .judges.issue_corrections import current_corrections as current_corrections, undo_correction as undo_correction

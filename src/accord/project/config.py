@@ -15,6 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 from accord.edges import (
     FROM_ENVIRONMENT,
     BadInput,
+    ModelSetting,
     UnknownName,
     check_folder_names,
     check_ownership,
@@ -40,13 +41,13 @@ from accord.models import (
     URL_VARIABLE,
     USER,
     WRITER,
+    Caps,
     ModelSettings,
     own_addresses,
 )
 from accord.project.config_sections import (
     HOSTS,
     PUSH_SPOOL,
-    BudgetConfig,
     LiveConfig,
     PrivacyConfig,
     PushConfig,
@@ -148,7 +149,7 @@ class Config(StrictSettings):
         default_factory=list,
         description="Metadata entries (or `system`) whose equal values are never divided by a split.",
     )
-    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on the spending of a run.")
+    budget: Caps = Field(default_factory=Caps, description="Caps on the spending of a run.")
     monitoring: WatchConfig = Field(
         default_factory=WatchConfig, description="Alarms on live scores of `accord serve` and `accord follow`."
     )
@@ -393,10 +394,11 @@ def endpoint_of(config: Config, name: str, base_url: str | None = None) -> tuple
     if settings is None:
         if base_url is None and (name in _ROLES or name.startswith(FURTHER_JUDGE)):
             configured = ", ".join(config.models) or "none"
+            setting = ModelSetting(name, model="NAME")
             raise BadInput(
-                f"no model configured for role {name!r} (configured: {configured}). Add one to accord.yaml: "
-                f"models: {{{name}: {{model: NAME}}}}; or name a model instead of a role"
-            )
+                f"no model configured for role {name!r} (configured: {configured}). {setting}; or name a model instead "
+                "of a role", setting,
+            )  # fmt: skip
         return name, base_url, None
     if settings.model is None or settings.mode == "recorded":
         raise BadInput(f"models.{name} is a recording and has no endpoint to check; name a model instead")

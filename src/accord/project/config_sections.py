@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from accord.edges import FROM_ENVIRONMENT, is_web_address
+from accord.models import Caps
 from accord.redaction import KINDS, Redactor
 from accord.statistics import SURE
 
@@ -65,22 +66,6 @@ class StrictSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class BudgetConfig(StrictSettings):
-    """Caps of a run, or of all runs that share a budget; a run stops before the request that would exceed a cap."""
-
-    requests: int | None = Field(default=None, ge=0, description="Requests, including failed attempts.")
-    tokens: int | None = Field(default=None, ge=0, description="Input and output tokens.")
-    money: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="Money, at the prices of prices.yaml."
-    )
-    shared: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="Name of a shared budget: all runs on the same store with this name share the caps.",
-    )
-
-
 class AnchorsConfig(StrictSettings):
     """Anchors: rated conversations that the present judge judges again, to tell its drift from that of the system."""
 
@@ -90,8 +75,8 @@ class AnchorsConfig(StrictSettings):
         description="Time between rounds of `accord serve`, at least 1 day. Default: only `accord judge --anchors` "
         "judges anchors.",
     )
-    budget: BudgetConfig = Field(
-        default_factory=BudgetConfig,
+    budget: Caps = Field(
+        default_factory=Caps,
         description="Caps on the spending for anchors in a day; the budget of the project holds as well.",
     )
 
@@ -104,7 +89,7 @@ class AnchorsConfig(StrictSettings):
 
     @field_validator("budget")
     @classmethod
-    def _is_own(cls, budget: BudgetConfig) -> BudgetConfig:
+    def _is_own(cls, budget: Caps) -> Caps:
         if budget.shared is not None:
             raise ValueError("`shared` belongs to the budget of the project; leave it out here")
         return budget

@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.project.evaluators.diagnostics import Insights
     from accord.project.importing.imported import Imported
     from accord.project.judges.judging import JudgeSelection
-    from accord.project.judges.synthesising import SynthRun
     from accord.project.results import Compared, Estimates, Fitted, GapSearch, JudgeRun, NextLabel
+    from accord.project.synthesis import SynthRun
     from accord.runtime import WorkerPool
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
     from accord.statistics import TwoSampleResult
@@ -274,7 +274,7 @@ class Project(Workspace):
         from accord.project.label_scales import check_question
 
         config = self.config
-        asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
+        asking = scoring.ModelAccess(True, config.store, config.budget, config.folder)
         asking = replace(asking, redactor=config.privacy.redactor("send"))
         options = replace(options or scoring.ScoreOptions(), synthetic=config.synthetic)
         evaluator, perspective = evaluator or self.folder(), perspective or scoring.Perspective()
@@ -323,37 +323,37 @@ class Project(Workspace):
         return label_suggestions.label_next(self, count, annotators, purpose)
 
     def estimate(self, scores: Sequence[str | Path] = (), difference: float = 0.2) -> Estimates:
-        """Estimate each assistant version's mean rating and all differences; see `label_suggestions.estimate`."""
-        from accord.project import label_suggestions
+        """Estimate each assistant version's mean rating and all differences; see `mean_ratings.estimate`."""
+        from accord.project import mean_ratings
 
         with self.store.run("estimate", self.config.shown()) as record:
-            estimates = label_suggestions.estimate(self, list(map(str, scores)), difference)
+            estimates = mean_ratings.estimate(self, list(map(str, scores)), difference)
             record.results.update(estimates.to_json())
         return estimates
 
     def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
-        """Generate synthetic conversations; see `accord.project.judges.synthesising.synth`.
+        """Generate synthetic conversations; see `accord.project.synthesis.synth`.
 
         Args:
             out: File of conversations (.jsonl), written at the end.
             step: Called after each reply.
             **changes: Settings that replace those under `synth:`: `topics`, `methods`, `documents`, ...
         """
-        from accord.project.judges import synthesising
+        from accord.project import synthesis
 
-        return synthesising.synth(self, synthesising.settings_of(self, changes), out, step)
+        return synthesis.synth(self, synthesis.settings_of(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
         """Plan the maximum cost of `synth` without a request."""
-        from accord.project.judges import synthesising
+        from accord.project import synthesis
 
-        return synthesising.plan_synth(self, synthesising.settings_of(self, changes))
+        return synthesis.plan_synth(self, synthesis.settings_of(self, changes))
 
     def check_synth(self, method: str | None = None) -> TwoSampleResult:
-        """Compare synthetic with real conversations; see `accord.project.judges.synthesising.check_synth`."""
-        from accord.project.judges import synthesising
+        """Compare synthetic with real conversations; see `accord.project.synthesis.check_synth`."""
+        from accord.project import synthesis
 
-        return synthesising.check_synth(self, method)
+        return synthesis.check_synth(self, method)
 
     def fit_offline(self, name: str | None = None, every_question: bool = False, until: str | None = None) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`.

@@ -1,19 +1,18 @@
 """Errors of the verbs of `Project` with Python calls in place of commands of the shell.
 
-Messages name the command of the next step. An error that leaves a verb of `Project` also gets the text with the Python
-call, which `str` returns; the command line and the pages print the text with the command. An error inside the code of a
-plug-in becomes a `PluginError`.
+Messages name the command of the next step, and errors carry it as a `Step`. An error that leaves a verb of `Project`
+also gets the text with the Python call, which `str` returns; the command line and the pages print the text with the
+command. An error inside the code of a plug-in becomes a `PluginError`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from accord.edges import AccordError
+from accord.edges import AccordError, ModelSetting, Step
 from accord.values import plugin_error
 
 P = ParamSpec("P")
@@ -25,88 +24,83 @@ VERBS = (
     "label_next", "estimate", "gaps", "insights", "synth", "run", "report", "card", "gate",
 )  # fmt: skip
 _METHODS = {
-    "import": "import_", "init --from": "import_", "judge": "judge", "fit": "fit", "compare": "compare",
-    "score": "score", "report": "report", "card": "card", "gate": "gate", "gaps": "gaps", "estimate": "estimate",
+    "import": "import_", "init": "import_", "judge": "judge", "fit": "fit", "compare": "compare", "score": "score",
+    "report": "report", "card": "card", "gate": "gate", "gaps": "gaps", "estimate": "estimate",
     "label next": "label_next", "run": "run",
 }  # fmt: skip
-_KEYWORDS = {
-    "out": "out", "evaluator": "evaluator", "count": "count", "all": None, "every-question": "every_question",
-    "skip-bad-rows": "skip_bad_rows", "min-mean": "min_mean", "min-within": "min_within",
-    "min-agreement": "min_agreement", "include-training": "training", "columns": "columns", "main": "main",
-    "source": "sources", "labels-by": "made_by",
-}  # fmt: skip
-"""Options of commands, with the keyword of the method; `None` for those that the method does not need."""
-_ARGUMENT = (
-    r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|(?<![A-Z_])[A-Z][A-Z_]*\b|"
-    r"(?<![^\s;,)'\"])[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
-)
-"""An option with its value, a placeholder, a file, or a quoted text."""
-_COMMAND = re.compile(
-    rf"`?accord (?P<verb>{'|'.join(map(re.escape, sorted(_METHODS, key=len, reverse=True)))})\b"
-    rf"(?P<arguments>(?: {_ARGUMENT})*)(?P<name>(?<=fit) [a-z][\w-]*(?=$|[;.,)`]| --))?(?P<more>(?: {_ARGUMENT})*)`?"
-)
-_UNDO = re.compile(r"accord import --undo ([0-9a-f]+)")
-_OPTION = re.compile(
-    r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b"
-)
-_SETTING = re.compile(
-    r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{[^{}\n]*\{[^{}\n]*\}\}))"
-)
+_KEYWORDS = {"include_training": "training", "source": "sources", "labels_by": "made_by"}
+"""Keywords of methods with another name than the option."""
+STEPS = (
+    *(Step(verb) for verb in _METHODS if verb != "init"), Step("judge", source="issues"), Step("fit", "default"),
+    Step("fit", "default", every_question=True), Step("import", "chats.jsonl"),
+    Step("import", "chats.jsonl", "labels.csv"), Step("score", "CHATS", out="FILE"),
+    Step("score", "new.jsonl", out="scores.jsonl"), Step("score", "chats.jsonl", out="scores.jsonl"),
+)  # fmt: skip
+"""Steps in messages of packages that know no verbs, and name the same steps everywhere."""
+OPTIONS = (
+    "out", "skip_bad_rows", "include_training", "min_mean", "min_within", "min_agreement", "max_unscored",
+)  # fmt: skip
+"""Options that messages name alone."""
 
 
-def python_text(text: str) -> str:
-    """Return a message with Python calls in place of commands of the shell.
+def python_text(error: AccordError) -> str:
+    """Return the message of an error with Python calls in place of commands of the shell.
 
-    >>> python_text("no labels; import some: accord import chats.jsonl labels.csv")
+    >>> python_text(AccordError("no labels; import some: accord import chats.jsonl labels.csv"))
     "no labels; import some: project.import_(['chats.jsonl', 'labels.csv'])"
-    >>> python_text("nothing was compared yet; run: accord compare")
-    'nothing was compared yet; run: project.compare()'
+    >>> fit = Step("fit", "mixture")
+    >>> python_text(AccordError(f"not fitted; fit it: {fit}", fit))
+    "not fitted; fit it: project.fit('mixture')"
     """
-    text = _COMMAND.sub(_call, _UNDO.sub(r"accord.store.Imports(project.store).undo('\1')", text))
-    text = _SETTING.sub(_setting, text)
-    return _OPTION.sub(lambda found: f"{_keyword(found['option'])}=...", text)
+    text = error.for_commands
+    for step in error.steps:
+        text = text.replace(str(step), call_of(step))
+    for step in sorted(STEPS, key=lambda step: -len(str(step))):
+        text = _replaced(text, str(step), call_of(step), " ")
+    for option in OPTIONS:
+        text = _replaced(text, f"--{option.replace('_', '-')}", f"{_KEYWORDS.get(option, option)}=...")
+    return text
 
 
-def _call(found: re.Match[str]) -> str:
-    verb, names, keywords = found["verb"], list[str](), list[str]()
-    for argument in re.findall(_ARGUMENT, found["arguments"] + found["more"]):
-        if not argument.startswith("--"):
-            names.append(argument)
-            continue
-        option, _, value = argument.removeprefix("--").replace("=", " ", 1).partition(" ")
-        if (keyword := _KEYWORDS.get(option, option.replace("-", "_"))) is not None:
-            keywords.append(f"{keyword}={f'[{_value(value)}]' if option == 'source' else _value(value)}")
-    name = (found["name"] or "").strip()
-    positional = _positional(verb, [*names, name] if name else names)
-    asked = next((keyword for keyword in keywords if keyword.startswith("question=")), None)
-    project = "project" if asked is None else f"Project(config, {asked})"
-    arguments = [*positional, *(keyword for keyword in keywords if keyword != asked)]
-    return f"{project}.{_METHODS[verb]}({', '.join(arguments)})"
+def _replaced(text: str, old: str, new: str, goes_on: str = "") -> str:
+    """Replace a text unless a letter, a digit, a hyphen or a character of `goes_on` follows: it is a longer command."""
+    first, *rest = text.split(old)
+    for part in rest:
+        is_longer = part[:1].isalnum() or (part[:1] != "" and part[0] in f"-_{goes_on}")
+        first += (old if is_longer else new) + part
+    return first
 
 
-def _positional(verb: str, names: list[str]) -> list[str]:
-    shown = [_value(each) for each in names]
-    takes_list = verb in ("import", "init --from", "run") and len(shown) > 1
-    return [f"[{', '.join(shown)}]"] if takes_list else shown
+def call_of(step: Step) -> str:
+    """Return a step as a Python call.
+
+    >>> call_of(Step("label next", count=5)), call_of(Step("fit", question="helpful"))
+    ('project.label_next(count=5)', "Project(config, question='helpful').fit()")
+    """
+    if isinstance(step, ModelSetting):
+        settings = ", ".join(f"{name!r}: {_value(value)}" for name, value in step.options.items())
+        name = _value(step.verb)
+        return f"Pass it in the settings: Config(models={{{name}: {{{settings}}}}})"
+    if "undo" in step.options:
+        return f"accord.store.Imports(project.store).undo({step.options['undo']!r})"
+    options = dict(step.options)
+    given = [_value(each) for each in (*step.arguments, *([options.pop("from_")] if "from_" in options else []))]
+    if step.verb in ("import", "init", "run") and len(given) > 1:
+        given = [f"[{', '.join(given)}]"]
+    project = "project"
+    if (question := options.pop("question", None)) is not None:
+        project = f"Project(config, question={_value(question)})"
+    for name, value in options.items():
+        shown = f"[{_value(value)}]" if name == "source" else _value(value)
+        given.append(f"{_KEYWORDS.get(name, name)}={shown}")
+    return f"{project}.{_METHODS[step.verb]}({', '.join(given)})"
 
 
-def _value(text: str) -> str:
-    """Return an argument as Python: a placeholder in capitals as a variable, anything else as a text or a number."""
-    if not text:
-        return "True"
-    if text.isupper() and text.replace("_", "").isalpha():
-        return text.lower()
-    return text if re.fullmatch(r"-?\d+(?:\.\d+)?", text) else repr(text.strip("'\""))
-
-
-def _keyword(option: str) -> str:
-    return str(_KEYWORDS.get(option, option.replace("-", "_")))
-
-
-def _setting(found: re.Match[str]) -> str:
-    """Return the setting of a model as the argument of `Config`."""
-    role = re.search(r"models(?:\.|: \{)([\w-]+)", found["path"])
-    return f"Pass it in the settings: Config(models={{{'' if role is None else role[1]!r}: {{'model': NAME}}}})"
+def _value(value: str | float | bool) -> str:
+    """Return an argument as Python: a placeholder in capitals as a variable, anything else as a literal."""
+    if isinstance(value, str) and value.isupper() and value.replace("_", "").isalpha():
+        return value.lower()
+    return repr(value)
 
 
 def tells_python_calls(project: C) -> C:
@@ -123,7 +117,7 @@ def _telling(verb: Callable[P, T]) -> Callable[P, T]:
         try:
             return verb(*args, **kwargs)
         except AccordError as error:
-            error.in_python = python_text(error.for_commands)
+            error.in_python = python_text(error)
             raise
         except Exception as error:
             if (fault := plugin_error(error)) is None:

@@ -11,15 +11,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from accord import evidence, learning, models, statistics
-from accord.edges import BadInput, check_address, one_line
+from accord.edges import check_address, one_line, validate
 from accord.project.config import Config
-from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
+from accord.store import Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric, steps
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, RecordedAnswers
+    from accord.models import Budget, Models, ModelSettings, OnAnswer, RecordedAnswers
     from accord.project.evaluators.evaluator_choice import LastFit
     from accord.statistics import Groups
 
@@ -93,14 +93,7 @@ class Workspace:
     @cached_property
     def budget(self) -> Budget:
         """Budget and spending of this run, with the prices of `prices.yaml` in the project's folder."""
-        settings = self.config.budget
-        account = None if settings.shared is None else SharedBudget(self.store, settings.shared)
-        return models.Budget(self._caps, models.load_prices(self.config.folder), account)
-
-    @property
-    def _caps(self) -> Caps:
-        settings = self.config.budget
-        return models.Caps(settings.requests, settings.tokens, settings.money)
+        return models.open_budget(self.config.budget, self.config.folder, self.store)
 
     def cap(self, **caps: float | None) -> None:
         """Replace caps of the settings by those that are not `None`, before any request.
@@ -109,8 +102,8 @@ class Workspace:
             BadInput: A cap is negative, infinite or not a number.
         """
         given = {name: cap for name, cap in caps.items() if cap is not None}
-        models.Caps(**given)  # type: ignore[arg-type]
-        self.config = self.config.model_copy(update={"budget": self.config.budget.model_copy(update=given)})
+        budget = validate(models.Caps, {**self.config.budget.model_dump(), **given}, "budget")
+        self.config = self.config.model_copy(update={"budget": budget})
 
     @cached_property
     def models(self) -> Models:
@@ -315,7 +308,7 @@ class Workspace:
         if not len(rated):
             from accord.project.importing.rubric_inference import missing_labels
 
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
+            raise missing_labels(evaluator.question.id, labels, self.store, self.config.rubric)
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []

@@ -41,19 +41,18 @@ from accord.formats import (
 )
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import (
-    Budget,
     Caps,
     Models,
     address_of,
     check_endpoint,
     in_process,
-    load_prices,
     memory_models,
+    open_budget,
     own_addresses,
 )
 from accord.redaction import Redactor
 from accord.scoring.pipeline import NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, nothing_to_score, samples_of
-from accord.store import SharedBudget, Store, StoreError
+from accord.store import Store, StoreError
 from accord.values import (
     Conversation,
     Sample,
@@ -96,8 +95,7 @@ class ModelAccess:
     Attributes:
         asks: True to send requests.
         store: Store of answers; without one, answers end with the process.
-        caps: Budget of this process, or of all processes that share it.
-        shared: Name of a budget in the store that several processes share.
+        caps: Budget of this process, or of all processes that share it by name.
         folder: Folder for relative paths of models and for `prices.yaml`; by default the evaluator's project folder.
         redactor: Redacts requests that leave this machine (`privacy:` of a project); None sends them as they are.
     """
@@ -105,7 +103,6 @@ class ModelAccess:
     asks: bool = False
     store: str | None = None
     caps: Caps = Caps()
-    shared: str | None = None
     folder: Path | None = None
     redactor: Redactor | None = None
 
@@ -237,7 +234,7 @@ class BatchScorer:
 
     def _release_budget(self) -> None:
         """Release the unspent reservation of a shared budget after each batch, since any batch may be the last."""
-        if self.access.shared is None:
+        if self.access.caps.shared is None:
             return
         try:
             self._open().models.budget.close()
@@ -350,8 +347,7 @@ class BatchScorer:
                 "or name the store of its answers: ModelAccess(store=URL)"
             )
         store = Store(access.store or "sqlite:///:memory:")
-        account = None if access.shared is None else SharedBudget(store, access.shared)
-        budget = Budget(access.caps, load_prices(self.project), account)
+        budget = open_budget(access.caps, self.project, store)
         return Models(evaluator.models, store, budget, access.asks, folder=self.project, redactor=access.redactor)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from accord.edges import (
     BadInput,
     MissingExtra,
+    Step,
     UnknownName,
     count_of,
     parse_whole_number,
@@ -180,7 +180,7 @@ def _worker_count(scorer: BatchScorer, execution: Execution) -> int:
     if execution.workers < 1:
         raise BadInput(f"--workers is a number from 1, got {execution.workers}")
     access = scorer.access
-    if scorer.evaluator.roles and execution.workers > 1 and access.caps.any and access.shared is None:
+    if scorer.evaluator.roles and execution.workers > 1 and access.caps.any and access.caps.shared is None:
         raise BadInput(
             f"--workers {execution.workers} needs a shared budget, since each process counts its own requests; leave "
             "out --workers, or name the budget in accord.yaml: budget: {shared: NAME}"
@@ -318,10 +318,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     """
     manifest = read_manifest(str(folder))
     if manifest is None:
-        raise BadInput(
-            f"{display_path(str(folder))} holds no scores in parts; make them: accord score chats.jsonl "
-            f"--out {shlex.quote(str(folder))}"
-        )
+        score = Step("score", "chats.jsonl", out=str(folder))
+        raise BadInput(f"{display_path(str(folder))} holds no scores in parts; make them: {score}", score)
     ending = Path(str(out)).suffix
     if ending not in ENDINGS:
         raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
@@ -329,10 +327,12 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
         raise BadInput(f"{out} is in the folder of the parts, and could replace one; name a file elsewhere")
     if manifest.get("left", 1):
         missing = count_of(manifest.get("left", 1), "part")
-        raise BadInput(f"{missing} missing of {display_path(str(folder))}; run accord score again, with every shard")
+        raise BadInput(
+            f"{missing} missing of {display_path(str(folder))}; run accord score again, with every shard", Step("score")
+        )
     keys = {row["key"] for row in manifest["parts"]}
     if lost := keys - finished(str(folder)):
-        raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")
+        raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again", Step("score"))
     parts = sorted(check_parts(str(folder), keys, manifest), key=lambda part: (part.urls, part.start))
     for part in parts:
         check_rows(str(folder), part)

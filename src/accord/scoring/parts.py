@@ -29,6 +29,7 @@ from accord.edges import (
     BadInput,
     BadRow,
     BudgetReached,
+    Step,
     first_line,
     one_line,
     regular_size,
@@ -410,7 +411,7 @@ def reading_part(out: str, key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise BadInput(f"part-{key}.parquet is gone; run the same accord score again") from None
+        raise BadInput(f"part-{key}.parquet is gone; run the same accord score again", Step("score")) from None
     except unreadable_parquet(BadInput, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         why = _reason(error).partition("; ")[0] if isinstance(error, Exception) else first_line(error)
         raise _not_a_part(out, key, why) from None
@@ -449,7 +450,10 @@ def scored_rows(out: str, key: str) -> Iterator[ScoreRow]:
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:
     place = display_path(part_url(out, key))
-    return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
+    return BadInput(
+        f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again",
+        Step("score"),
+    )
 
 
 def write_manifest(out: str, manifest: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, parse_time, sendable
+from accord.edges import BadInput, Step, parse_time, sendable
 from accord.formats import display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.part_checks import check_rows
@@ -201,10 +200,8 @@ def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | N
     """
     manifest = read_manifest(folder)
     if manifest is None:
-        raise BadInput(
-            f"{display_path(folder)} holds no scores in parts; make them: accord score chats.jsonl "
-            f"--out {shlex.quote(str(folder))}"
-        )
+        score = Step("score", "chats.jsonl", out=str(folder))
+        raise BadInput(f"{display_path(folder)} holds no scores in parts; make them: {score}", score)
     origin = RowOrigin.of(
         str(manifest.get("evaluator", "evaluator")), str(manifest.get("digest") or manifest["made_from"]),
         str(manifest.get("question") or question), run=run,

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,7 @@ from accord.cli.terminal import Progress, figure_text, note, say, table
 from accord.edges import BadInput, GateFailed, UnknownName, count_of
 
 if TYPE_CHECKING:
-    from accord.hosts.otel import Observe
-    from accord.live import App, DayRow, LiveScorer, MonitoringReport
+    from accord.live import App, DayRow, MonitoringReport, Sink
     from accord.project import Project
 
 REPORT = "report.html"
@@ -82,8 +81,8 @@ def serve(
     examples/deploy.
     """
     from accord.edges import register_secret
-    from accord.hosts.shared import push_live
     from accord.live import (
+        RowLog,
         anchor_rounds,
         check_installed,
         checked_proxies,
@@ -120,19 +119,10 @@ def serve(
         else:
             service = stack.enter_context(
                 open_service(
-                    project,
-                    folder,
-                    live.annotator,
-                    out,
-                    conversations,
-                    minutes * 60,
-                    live.watch,
-                    live.ask,
-                    note,
-                    _observers(project, stack),
-                    stack.enter_context(push_live.live_pushers(project, note)),
+                    project, folder, live.annotator, conversations, minutes * 60, live.watch, live.ask, note,
+                    [*_sinks(project, stack), *([] if out is None else [stack.enter_context(RowLog(out))])],
                 )
-            )
+            )  # fmt: skip
             scores = make_app(service, token, body, loopback_only=loopback_only)
             scorer = service.ingestor.scorer
             notes += [f"serving {scorer.signature} at {url}/docs", scorer.plausibility_text, *scorer.level_notes]
@@ -145,12 +135,14 @@ def serve(
     note("stopped; answers are kept" if project.config.studies else "stopped")
 
 
-def _observers(project: Project, stack: ExitStack) -> list[Callable[[LiveScorer], Observe]]:
-    """Open the events of live scores if the project or the environment names an OpenTelemetry collector."""
-    from accord.hosts.otel import live_observer, open_events
+def _sinks(project: Project, stack: ExitStack) -> list[Sink]:
+    """Open the receivers of live scores outside Accord: an OpenTelemetry collector, and the hosts of `push:`."""
+    from accord.hosts.otel import EventSink, open_events
+    from accord.hosts.shared import push_live
 
     events = stack.enter_context(open_events(project.config.monitoring.otel, note))
-    return [] if events is None else [live_observer(events, project.store)]
+    pushers = stack.enter_context(push_live.live_pushers(project, note))
+    return [*([] if events is None else [EventSink(events, project.store)]), *pushers]
 
 
 def _pages(
@@ -212,9 +204,7 @@ def follow(
     The log may be renamed and created again, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
-    from accord.hosts.shared import push_live
-    from accord.live import LogFollower, RowLog, open_ingestor
-    from accord.project import check_question
+    from accord.live import LiveContext, LogFollower, RowLog, open_ingestor
 
     position_path = position or out.with_name(f"{out.name}.position")
     stop_event = Event()
@@ -230,14 +220,9 @@ def follow(
         RowLog(out) as rows,
         Progress("lines read") as progress,
         ExitStack() as stack,
-        push_live.live_pushers(project, note) as publish,
         open_ingestor(
-            live.folder(project), live.annotator, store=project.store if live.watch else None,
-            watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
-            limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
-            check=lambda loaded: check_question(project.store, project.rubric, loaded),
-            redactor=project.config.privacy.redactor("import"),
-            observers=_observers(project, stack), publish=publish,
+            live.folder(project), live.annotator, LiveContext.of(project, live.watch, live.ask),
+            _sinks(project, stack), note, follows=log != Path("-"),
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

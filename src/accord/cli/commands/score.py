@@ -83,20 +83,17 @@ class ScoringOptions:
         bool,
         typer.Option("--adapt", help="With --certify: compute new bands if the bands do not hold."),
     ] = False
-    include_training: InTraining = False
+    training: InTraining = False
 
     def options(self) -> ScoreOptions:
-        """Return the options of scoring.
+        """Return the options of scoring, which have the same names.
 
         Raises:
             BadInput: The costs are neither a file nor rows of numbers.
         """
         from accord.scoring import ScoreOptions
 
-        return ScoreOptions(
-            self.new_domain, self.ask, self.until, self.loss, self.turns, self.agree, self.good, self.certify,
-            self.adapt, training=self.include_training, costs=_costs(self.costs),
-        )  # fmt: skip
+        return ScoreOptions(**vars(self) | {"costs": _costs(self.costs)})
 
 
 @command("score")

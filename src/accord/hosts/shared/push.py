@@ -13,18 +13,15 @@ from __future__ import annotations
 import json
 import math
 import time
-import urllib.error
-import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from http.client import HTTPException
 from importlib import import_module
 from threading import Event, Lock
 from typing import Any, Literal, NamedTuple, Protocol
 
 from accord.edges import BadInput, check_address, is_web_page, register_secret, strip_url_secrets
+from accord.models import CallFailed, send_request
 from accord.project import config_sections
 from accord.values import POPULATION, Signature, canonical_json, text_hash
 from accord.version import __version__
@@ -230,8 +227,7 @@ class HostSender:
         self._first_wait = FIRST_WAIT if first_wait is None else first_wait
         for secret in (settings.api_key, settings.secret_key):
             register_secret(secret)
-        agent = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
-        self._headers = {**agent, **self.host.headers(settings)}
+        self._headers = {"Content-Type": "application/json", **self.host.headers(settings)}
         check_address(self.url)
         self._form, self._resume_at, self._lock = 0, 0.0, Lock()
 
@@ -323,47 +319,24 @@ _WEB_PAGE = object()
 """Reply that is a web page with a status of failure."""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that treats a redirect as an error: credentials stay with the address that was confirmed."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow no redirect."""
-
-
 def _exchange(method: str, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, Any, float | None]:
     """Send a request; return the status, the JSON of the reply and the seconds of `Retry-After`.
 
-    Without a reply the status is 0, and the second value is the kind of error. Texts of the host are not passed on.
+    Without a whole reply the status is 0, and the second value is the reason. Texts of the host are not passed on.
     """
-    request = urllib.request.Request(url, content, dict(headers), method=method)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
     try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_SECONDS) as response:
-            return response.status, _json_of(response.read1, deadline), None
-    except urllib.error.HTTPError as error:
-        begins = b""
-        with error, suppress(OSError, HTTPException):
-            begins = error.read1(512)
-        return error.code, _WEB_PAGE if is_web_page(begins) else None, number_of(error.headers.get("Retry-After"))
-    except (OSError, ValueError, HTTPException) as error:
-        return 0, type(getattr(error, "reason", error)).__name__, None
-
-
-def _json_of(read: Callable[[int], bytes], deadline: float) -> Any:
-    """Read a reply of limited size and time; None if it is no JSON.
-
-    Raises:
-        TimeoutError: The reply takes too long.
-    """
-    content = b""
-    while (part := read(2**16)) and len(content) < MAX_REPLY:
-        content += part
-        if time.monotonic() > deadline:
-            raise TimeoutError
+        reply = send_request(method, url, content, headers, seconds=TIMEOUT_SECONDS, most_bytes=MAX_REPLY)
+    except CallFailed as error:
+        return 0, error.failure.detail, None
+    if not 200 <= reply.status < 300:
+        body = _WEB_PAGE if is_web_page(reply.content[:512]) else None
+        return reply.status, body, number_of(reply.headers.get("Retry-After"))
+    if not reply.is_whole:
+        return 0, f"a reply that does not end within {TIMEOUT_SECONDS:g} s and {MAX_REPLY // 2**20} MB", None
     try:
-        return json.loads(content)
+        return reply.status, json.loads(reply.content), None
     except (ValueError, RecursionError):
-        return None
+        return reply.status, None, None
 
 
 def missing_setting(host: str, *names: str) -> BadInput:

@@ -17,13 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from accord.edges import MB, AccordError, check_address, read_text, write_atomically
 from accord.hosts.shared.push import HostScore, HostSender, host_named, host_score
 from accord.hosts.shared.push_file import live_place
 from accord.project import Project, config_sections
 from accord.store import batches
+
+if TYPE_CHECKING:
+    from accord.live import LiveScorer, NewScore
 
 Row = Mapping[str, Any]
 Log = Callable[[str], None]
@@ -68,6 +71,10 @@ class LivePusher:
         self._pause, self._first_pause, self._ask_at = first_pause, first_pause, 0.0
         self._logged = set[str]()
         self._thread = Thread(target=self._run, name=f"push-{name}", daemon=True)
+
+    def take(self, scorer: LiveScorer, new: Sequence[NewScore]) -> None:
+        """Take the rows of new scores, see `add`."""
+        self.add([each.row for each in new])
 
     def add(self, rows: Sequence[Row]) -> None:
         """Take rows of replies without waiting; rows beyond `MAX_QUEUED` are dropped with a message."""
@@ -191,8 +198,8 @@ class LivePusher:
 
 
 @contextmanager
-def live_pushers(project: Project, log: Log) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Yield a function that takes rows of live scores for all hosts of `push:` with `live`; it never waits or raises.
+def live_pushers(project: Project, log: Log) -> Iterator[list[LivePusher]]:
+    """Yield a sink of live scores for each host of `push:` with `live`.
 
     A host without a key, or at an address that was not confirmed, is reported and left out.
     """
@@ -210,9 +217,4 @@ def live_pushers(project: Project, log: Log) -> Iterator[Callable[[Sequence[Row]
                 continue
             pushers.append(stack.enter_context(pusher))
             log(f"live scores are sent to {name}")
-
-        def take(rows: Sequence[Row]) -> None:
-            for pusher in pushers:
-                pusher.add(rows)
-
-        yield take
+        yield pushers

@@ -18,7 +18,7 @@ from accord.board import drift
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, LiveRow, Observe, SaveRows, open_ingestor, refused_row
+from accord.live.ingest import Ingestor, LiveContext, LiveRow, Sink, open_ingestor, refused_row
 from accord.live.messages import HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
@@ -27,7 +27,7 @@ from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, F
 from accord.live.service.otlp import Signal, parse_export, traceparents
 from accord.live.service.prometheus import ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
-from accord.project import Project, check_question, check_scale
+from accord.project import Project, check_scale
 
 LARGE_BODY_BYTES = 32 * 2**10
 """Larger requests are parsed in a thread, one at a time, so that parsing them does not delay small requests."""
@@ -233,44 +233,25 @@ def open_service(
     project: Project,
     evaluator: Path,
     annotator: str | None = None,
-    out: Path | None = None,
     conversations: int = 10_000,
     seconds: float = 3600.0,
     monitoring: bool = True,
     ask: bool = False,
     log: Callable[[str], None] = lambda text: None,
-    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
-    publish: SaveRows = lambda rows: None,
+    sinks: Sequence[Sink] = (),
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
-    Arguments and errors are those of `open_ingestor`, with the settings, the store and the models of the project. `ask`
-    lets sources that are not live send requests.
+    Arguments and errors are those of `open_ingestor` and `LiveContext.of`.
     """
-    config = project.config
-    with open_ingestor(
-        evaluator,
-        annotator,
-        out,
-        project.store if monitoring else None,
-        config.monitoring,
-        log,
-        conversations,
-        seconds,
-        models=project.models if ask else None,
-        limits=config.live,
-        mart=project.mart if monitoring else None,
-        check=lambda loaded: check_question(project.store, project.rubric, loaded),
-        redactor=config.privacy.redactor("import"),
-        observers=observers,
-        publish=publish,
-    ) as ingestor:
+    context = LiveContext.of(project, monitoring, ask)
+    with open_ingestor(evaluator, annotator, context, sinks, log, conversations, seconds) as ingestor:
 
         def load_report() -> MonitoringReport:
             found = report(project.store, before=lambda _: ingestor.settle())
             return {**found, "drift": drift.drift_report(project, used=ingestor.scorer.evaluator)[0]}
 
-        yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(observers))
+        yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(sinks))
 
 
 def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:

@@ -7,7 +7,6 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from accord.edges import AccordError, BadInput, BudgetReached, NotSent, load_yam
 from accord.models.model import (
     A,
     CallFailed,
+    Caps,
     Model,
     ModelWrapper,
     Q,
@@ -26,7 +26,7 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
-from accord.store import MONEY_UNITS, Amounts, SharedBudget, StoreError
+from accord.store import MONEY_UNITS, Amounts, SharedBudget, Store, StoreError
 
 PRICES_FILE = "prices.yaml"
 
@@ -60,29 +60,6 @@ def load_prices(folder: Path = Path()) -> dict[str, Price]:
     """
     path = folder / PRICES_FILE
     return validate(_PriceFile, load_yaml(path), str(path)).models if path.is_file() else {}
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Caps of a budget; None means no cap.
-
-    Raises:
-        BadInput: A cap is negative, infinite or not a number.
-    """
-
-    requests: int | None = None
-    tokens: int | None = None
-    money: float | None = None
-
-    def __post_init__(self) -> None:
-        for unit, cap in (("requests", self.requests), ("tokens", self.tokens), ("money", self.money)):
-            if cap is not None and not 0 <= cap < math.inf:
-                raise BadInput(f"invalid budget of {cap} {unit}; allowed: a finite number from 0, or none")
-
-    @property
-    def any(self) -> bool:
-        """Return True if there is a cap."""
-        return (self.requests, self.tokens, self.money) != (None, None, None)
 
 
 class Budget:
@@ -218,6 +195,12 @@ class Budget:
         """Return the amounts spent."""
         tokens = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
         return {"requests": self.requests, **tokens, "money": self.money if self.prices else None}
+
+
+def open_budget(caps: Caps, folder: Path, store: Store) -> Budget:
+    """Return a budget with the prices of a folder; `Caps.shared` names the account in a store that processes share."""
+    account = None if caps.shared is None else SharedBudget(store, caps.shared)
+    return Budget(caps, load_prices(folder), account)
 
 
 def _display(unit: str, cap: int) -> str:

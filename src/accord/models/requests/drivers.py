@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import BadInput, MissingExtra
+from accord.edges import BadInput, MissingExtra, ModelSetting
 from accord.models.embedders import (
     STAND_IN_WIDTH,
     Embedder,
@@ -25,8 +25,8 @@ from accord.models.embedders import (
     random_vector,
 )
 from accord.models.likelihood import LikelihoodRequest
-from accord.models.model import Failure, ModelSettings, Prompt
-from accord.models.requests.budget import Budget, Caps
+from accord.models.model import Caps, Failure, ModelSettings, Prompt
+from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Assumption, Plan, answer_all, price, stored_answers
 from accord.models.requests.flow import (
     ASSISTANT,
@@ -114,9 +114,8 @@ class Models(Shared):
         """
         role = _role_of(name, self.settings)
         if role not in self.settings:
-            raise BadInput(
-                f"no model configured for role {name!r}. Add one to accord.yaml: models: {{{name}: {{model: NAME}}}}"
-            )
+            setting = ModelSetting(name, model="NAME")
+            raise BadInput(f"no model configured for role {name!r}. {setting}", setting)
         if role not in self._roles:
             self._roles[role] = Role(role, self.settings[role], self, self._given.get(role))
         return self._roles[role]
@@ -210,7 +209,7 @@ class Models(Shared):
         vectors = stored_answers(EmbeddingExchange(embedder, self.store), texts)
         missing = {text for text, vector in zip(texts, vectors, strict=True) if isinstance(vector, Failure)}
         if missing:
-            raise BadInput(f"{len(missing)} texts have no vector from {name} yet. Run accord fit to request them")
+            raise BadInput(f"{len(missing)} texts have no vector from {name} yet. To request them, run: accord fit")
         return vectors
 
     def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> Sequence[Any]:

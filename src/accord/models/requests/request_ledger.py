@@ -18,7 +18,8 @@ from time import perf_counter
 from typing import Generic, NamedTuple, TypeVar
 
 from accord.edges import BudgetReached
-from accord.models.requests.budget import Budget, Caps
+from accord.models.model import Caps
+from accord.models.requests.budget import Budget
 from accord.store import (
     LEASE_SECONDS,
     ClaimResult,

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from accord.edges import BadInput, count_of, write_atomically
+from accord.edges import BadInput, Step, count_of, write_atomically
 from accord.learning import CARD, REFIT_NEEDED, Evaluator, saved_as, training_digests
 from accord.store import Erasures, Store
 
@@ -75,10 +75,11 @@ def save_unless_erased(store: Store, evaluator: Evaluator, folder: Path) -> None
         if count := count_erased():
             remove_evaluator(folder)
     if count:
+        fit = Step("fit", evaluator.name)
         raise BadInput(
             f"{count_of(count, 'conversation')} to learn from {'was' if count == 1 else 'were'} erased during the fit, "
-            f"so the evaluator was not saved; fit it again: accord fit {evaluator.name}"
-        )
+            f"so the evaluator was not saved; fit it again: {fit}", fit,
+        )  # fmt: skip
 
 
 def remove_evaluator(folder: Path) -> None:

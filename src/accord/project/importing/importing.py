@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, UnknownName, count_of
+from accord.edges import BadInput, BadRow, Step, UnknownName, count_of
 from accord.formats import (
     RECORDED_JUDGEMENTS,
     VALUE_KEYS,
@@ -203,13 +203,14 @@ def _with_stored_rows(error: BadInput, stored: ImportRecord) -> BadInput:
     """Return the error about a row with the number of rows before it, which stay, and the command that removes them."""
     counts = {kind: stored.results.get(kind, {}).get("new", 0) for kind in ("conversations", "labels")}
     listed = " and ".join(count_of(count, kind.removesuffix("s")) for kind, count in counts.items() if count)
+    undo = Step("import", undo=stored.id)
     kept = (
         f"; the rows before the bad one are import {stored.id}{f' ({listed})' if listed else ''}. Correct it and "
-        f"import again, or remove them: accord import --undo {stored.id}"
+        f"import again, or remove them: {undo}"
     )
     if isinstance(error, BadRow):
-        return BadRow(error.path, error.line, f"{error.reason.rstrip('.')}{kept}")
-    return BadInput(f"{str(error).rstrip('.')}{kept}")
+        return BadRow(error.path, error.line, f"{error.reason.rstrip('.')}{kept}", *error.steps, undo)
+    return BadInput(f"{str(error).rstrip('.')}{kept}", *error.steps, undo)
 
 
 def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, Step, UnknownName
 from accord.formats import (
     MAX_LOCATIONS,
     USUAL_ENDS,
@@ -258,23 +258,26 @@ def _main_question(observed: Sequence[ObservedAnswers]) -> str:
     return max(observed, key=rank).name
 
 
-def missing_labels(question: str, labels: Labels, store: Store, path: str) -> str:
-    """Return the error message for a question without labels, with the other questions that have some."""
+def missing_labels(question: str, labels: Labels, store: Store, path: str) -> BadInput:
+    """Return the error for a question without labels, with the other questions that have some."""
     if store.replaces:
-        return (
+        return BadInput(
             f"no label on the main question {question!r}: the store {store.replaces} does not exist. Create it: "
             "accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
         )
     counts = Counter(label.question for label in labels if label.question != question)
     others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
     if not others:
-        return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
+        return BadInput(
+            f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
+        )
     listed = ", ".join(f"{name} ({count})" for name, count in others.items())
     known = next((name for name in others if store.rubric is not None and store.rubric.get(name) is not None), None)
-    name = shlex.quote(next(iter(others)) if known is None else known)
+    name = next(iter(others)) if known is None else known
+    init, fit = Step("init", from_="FILE", main=name), Step("fit", question=name)
     in_rubric = "" if known is None else f" `main: {known}` in {path}, or"
-    once = "" if known is None else f". To learn it without changing the rubric: accord fit --question {name}"
-    return (
+    once = "" if known is None else f". To learn it without changing the rubric: {fit}"
+    return BadInput(
         f"no label on the main question {question!r}; labels answer {listed}. To choose another main question:"
-        f"{in_rubric} accord init --from FILE --main {name}{once}"
-    )
+        f"{in_rubric} {init}{once}", init, fit,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import AccordError, BadInput, ModelError
+from accord.edges import AccordError, BadInput, ModelError, ModelSetting
 from accord.evidence import Readable
 from accord.models import (
     GRACE,
@@ -83,7 +83,8 @@ def judge_in_batches(project: Workspace, selection: JudgeSelection = JudgeSelect
         BudgetReached: The open requests would exceed the budget; none was submitted.
     """
     if JUDGE not in project.config.models:
-        raise BadInput("batches need a judge. Add one to accord.yaml: models: {judge: {mode: logprobs, model: NAME}}")
+        setting = ModelSetting(JUDGE, mode="logprobs", model="NAME")
+        raise BadInput(f"batches need a judge. {setting}", setting)
     names = [name for name in ("rubric", "likelihood") if name in project.evidence]
     models = project.open_models(asks=True, in_batches=True)
     for role in project.source("rubric").roles:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from accord.edges import BadInput, BudgetReached
+from accord.edges import BadInput, BudgetReached, ModelSetting
 from accord.evidence import Readable
 from accord.models import JUDGE, Judge, Plan, wait
 from accord.store import Store
@@ -99,7 +99,8 @@ def _probes(judge: Judge, rubric: Rubric) -> list[Probe]:
 
 def _subject(project: Workspace, limit: int) -> tuple[Judge, list[Sample]]:
     if not project.models.has(JUDGE):
-        raise BadInput("no judge to audit. Add one to accord.yaml: models: {judge: {model: NAME}}")
+        setting = ModelSetting(JUDGE, model="NAME")
+        raise BadInput(f"no judge to audit. {setting}", setting)
     samples = project.samples(map(Target, islice(project.store.conversation_ids(), limit)))
     return project.models.role(JUDGE).judge(project.rubric, keeps=False), samples
 

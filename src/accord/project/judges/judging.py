@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from accord.edges import BadInput, BudgetReached, ModelError
+from accord.edges import BadInput, BudgetReached, ModelError, ModelSetting
 from accord.evidence import GatheredEvidence, Source, measure_all
 from accord.methods import has_only_people, largest
 from accord.models import (
@@ -54,10 +54,11 @@ def model_sources(project: Workspace, names: Sequence[str] = ()) -> list[Source]
     """
     sources = [source for name in names or project.evidence if (source := project.source(name)).roles]
     if not sources:
+        setting = ModelSetting("judge", mode="logprobs", model="NAME")
         raise BadInput(
-            "no source of the project asks a model. Add one to accord.yaml: models: {judge: {mode: logprobs, model: "
-            "NAME}}, {likelihood: {model: embedded:smollm2-135m}} or {finder: {model: NAME}}"
-        )
+            f"no source of the project asks a model. {setting}, {{likelihood: {{model: embedded:smollm2-135m}}}} or "
+            "{finder: {model: NAME}}", setting,
+        )  # fmt: skip
     return sources
 
 

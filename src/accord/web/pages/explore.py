@@ -287,8 +287,7 @@ class _ExplorePage:
         """Show the chart and the forms; with `.json`, the numbers that are drawn."""
         visitor = self.context.visitor(request, "lead")
         fields = {name: str(value) for name, value in request.query_params.items()}
-        query = request.url.query.replace("synthetic=yes", "synthetic=with")  # the address of earlier versions
-        selection = BoardFilters.from_query(query, CHART_FIELDS).base
+        selection = BoardFilters.from_query(request.url.query, CHART_FIELDS).base
         table = self._table(self.context.board.state(selection), selection)
         settings = ChartSettings.from_query(fields, table)
         chart = ExploreChart(table, settings)
