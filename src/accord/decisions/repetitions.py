@@ -7,7 +7,8 @@ in its favor, each by
     max(`WIDE` · (largest - smallest value of the repetitions so far), `LEAST` · half the width of its 95% interval)
 
 No further repetition is run if these two states, the state of the average and the state of each repetition are the
-same. The p of a test is moved as a normal score. `LEAST` keeps two repetitions that are close to each other by chance
+same. The p of a test is moved as a normal score. The share of conversations that are surely good or bad jumps between
+repetitions, so it is moved to none and to all. `LEAST` keeps two repetitions that are close to each other by chance
 from ending the cross-validation.
 """
 
@@ -25,10 +26,10 @@ from accord.statistics import SIGNIFICANT, PairedTest, normal_quantile, normal_t
 from accord.validation import NEW, R_NEW, WIDTH_NEW, MetricsTable, Repeats, other_people
 from accord.values import Estimate
 
-WIDE, LEAST = 2.0, 0.25
+WIDE, LEAST = 2.0, 0.6
 """Multiple of the range of a figure over repetitions, and share of half its 95% interval, by which it is moved."""
-_LEAST_OF_ALL = 0.02
-"""Smallest movement of the share of sure calls, and of the correlation with a single count."""
+_RESTS = 0.02
+"""Movement of the correlation with a single count."""
 _HALF_SCORE = 1.96
 """Half the width of the 95% interval of a normal score."""
 
@@ -48,7 +49,7 @@ def is_settled(systems: Mapping[str, Repeats], first: str, table: MetricsTable, 
     whole = Measured(table.rated, systems, first, other_people(table.rated), table.speakers)
     singles = whole.singles
     served = table.served(systems[first], np.flatnonzero(whole.contest.scored[first]))
-    count = rests_on(systems[first], table.rated, evidence, SINGLE - _LEAST_OF_ALL)
+    count = rests_on(systems[first], table.rated, evidence, SINGLE - _RESTS)
     known = [each.figures(served[R_NEW]) for each in (whole, *singles)]
     known = [replace(each, rests_on=count if count and abs(count[1]) >= SINGLE else None) for each in known]
     states = {state_of(each) for each in known}
@@ -58,7 +59,7 @@ def is_settled(systems: Mapping[str, Repeats], first: str, table: MetricsTable, 
     for step in (-1, 1):
         moved = _moved(known[0], known[1:], served, step)
         if count is not None:
-            moved = replace(moved, rests_on=count if step < 0 or abs(count[1]) >= SINGLE + _LEAST_OF_ALL else None)
+            moved = replace(moved, rests_on=count if step < 0 or abs(count[1]) >= SINGLE + _RESTS else None)
         if moved.biased is not None:
             moved = replace(moved, biased=_biased(biases, step))
         states.add(state_of(moved))
@@ -74,7 +75,6 @@ def _moved(known: Figures, singles: Sequence[Figures], served: Mapping[str, Esti
     error = by([each.error for each in singles], _half(served[NEW]))
     r = by([each.r.value for each in singles], _half(served[R_NEW]))
     width = by([each.band for each in singles], _half(served[WIDTH_NEW]) / ((known.high - known.low) or 1.0))
-    share = by([each.decided for each in singles], _LEAST_OF_ALL / LEAST)
     tests = {
         name: _with_score(test.difference, test.p, by([_score(each.tests, name) for each in singles], _HALF_SCORE))
         for name, test in known.tests.items()
@@ -88,7 +88,7 @@ def _moved(known: Figures, singles: Sequence[Figures], served: Mapping[str, Esti
             end: None if (value := getattr(known.r, end)) is None else value + r for end in ("value", "low")
         }),
         band=None if known.band is None else known.band - width,
-        decided=None if known.decided is None else max(known.decided + share, 0.0),
+        decided=None if known.decided is None else float(step > 0),
         tests={name: replace(known.tests[name], difference=score, p=p) for name, (score, p) in tests.items()},
     )  # fmt: skip
 
