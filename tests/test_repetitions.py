@@ -151,8 +151,9 @@ def test_evaluators_are_compared_in_all_repetitions_and_shown_as_if_alone() -> N
     table = MetricsTable(experiment.ratings, 2, 0, 40)
     both, alone = (further_repetitions(tested, others, first, 4, table) for tested in (ours, ours[:1]))
     assert {name: len(each) for name, each in both.every.items()} == dict.fromkeys(first, 3)
-    assert len(alone.every["one"]) == len(both.shown["one"]) == len(both.shown["constant"]) < 3
-    assert np.array_equal(alone.shown["one"][0].value, both.shown["one"][0].value)
+    shown = both.shown("one")
+    assert len(alone.every["one"]) == len(shown["one"]) == len(shown["constant"]) < 3
+    assert np.array_equal(alone.shown("one")["one"][0].value, shown["one"][0].value)
 
 
 def test_fit_after_compare_fits_the_final_evaluator_only(tmp_path: Path, fits: list[str]) -> None:

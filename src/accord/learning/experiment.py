@@ -380,19 +380,20 @@ class FoldPlan:
                 folds.setdefault((splits, number), []).append((place, number))
         self.pieces = [piece for pieces in folds.values() for piece in pieces]
 
-    def run(self, pool: Pool = _in_order, on_fold: Callable[[int], None] = lambda number: None) -> list[Predictions]:
+    def run(self, pool: Pool | None = None, on_fold: Callable[[int], None] = lambda number: None) -> list[Predictions]:
         """Return the predictions of each system, and store the new ones that a cache takes.
 
         Rows of a fold in which nothing can be learned stay unscored with the reason.
 
         Args:
-            pool: Does the pieces of work, possibly in several processes.
+            pool: Does the pieces of work in several processes; None does them in this one.
             on_fold: Called with the number of a fold, from 0, when this process begins a system on it.
         """
         found = dict(self.known)
         work = _FoldWork([each._replace(experiment=replace(each.experiment, cache=None)) for each in self.systems])
         parts: dict[int, list[tuple[Rows, Predictions]]] = {}
-        computed = pool(work, self.pieces, lambda piece: on_fold(piece[1])) if self.pieces else []
+        do = _in_order if pool is None else pool
+        computed = do(work, self.pieces, lambda piece: on_fold(piece[1])) if self.pieces else []
         for (place, number), part in zip(self.pieces, computed, strict=True):
             experiment = self.systems[place].experiment
             parts.setdefault(place, []).append((experiment.rows_of(experiment.splits[number]), part))

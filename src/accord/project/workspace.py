@@ -18,7 +18,7 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric,
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, Level
     from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, RecordedAnswers
     from accord.project.evaluators.evaluator_choice import LastFit
     from accord.statistics import Groups

@@ -106,7 +106,7 @@ def compare(
         )  # fmt: skip
         chosen = contenders(first_of, names, default, table.rated) if CONSTANT in first_of else [default]
         tested = [candidates[name].planned for name in chosen if not candidates[name].learns]
-        repeated = Repeated({}, {})
+        repeated = Repeated()
         if tested:
             shown = ", ".join(each.name for each in tested)
             repeated = further_repetitions(
@@ -114,9 +114,11 @@ def compare(
                 lambda number, most: on_step(f"{shown} (repetition {number}, at most {most})"),
             )  # fmt: skip
         on_step("intervals")
-        decision = _decision(project, first_of, names, repeated, candidates, experiment)
+        decision = _decision(project, first_of, names, repeated, default, candidates, experiment)
+        if decision.evaluator != default:  # its figures have the repetitions that it needs
+            decision = _decision(project, first_of, names, repeated, decision.evaluator, candidates, experiment)
         first, *_ = ordered = sorted(first_of.values(), key=lambda each: each.name != decision.evaluator)
-        comparison = compared(experiment, ordered, config.draws, table.speakers, pool, repeated.shown)
+        comparison = compared(experiment, ordered, config.draws, table.speakers, pool, repeated.shown(first.name))
         if len(set(table.rated.group)) < len(set(table.rated.target)):
             on_step("folds of single samples")
         candidate, repeats = candidates[first.name], comparison.repeats(first.name)
@@ -180,10 +182,11 @@ def _decision(
     first_of: Mapping[str, Predictions],
     names: Sequence[str],
     repeated: Repeated,
+    first: str,
     candidates: Mapping[str, CandidateEvaluator],
     experiment: Experiment,
 ) -> Decision:
-    """Return the evaluator to use among those that were compared."""
+    """Return the evaluator to use among those that were compared; baselines have the repetitions of `first`."""
 
     def curve(name: str) -> list[Gain]:
         evaluator, _, own = candidates[name]
@@ -195,7 +198,7 @@ def _decision(
 
     shown, every = (
         {name: [each, *further.get(name, ())] for name, each in first_of.items()}
-        for further in (repeated.shown, repeated.every)
+        for further in (repeated.shown(first), repeated.every)
     )
     return decide(shown, names, experiment.ratings, project.config.evaluator, curve, every)
 

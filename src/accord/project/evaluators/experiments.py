@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -56,11 +57,16 @@ class Repeated(NamedTuple):
 
     Attributes:
         every: Predictions in the further repetitions that were run, by name of the system.
-        shown: Those that figures are averaged over, up to the repetition in which each evaluator was settled.
+        counts: Number of repetitions that settle each evaluator, by name.
     """
 
-    every: Mapping[str, Repeats]
-    shown: Mapping[str, Repeats]
+    every: Mapping[str, Repeats] = MappingProxyType({})
+    counts: Mapping[str, int] = MappingProxyType({})
+
+    def shown(self, first: str) -> dict[str, Repeats]:
+        """Return the repetitions that figures are averaged over; baselines have those of the first evaluator."""
+        most = self.counts.get(first, 1)
+        return {name: each[: self.counts.get(name, most) - 1] for name, each in self.every.items()}
 
 
 def further_repetitions(
@@ -78,16 +84,15 @@ def further_repetitions(
     it were tested alone, so that `fit` and `compare` report the same ones.
 
     Args:
-        tested: Evaluators, the most important first.
-        others: Baselines that they are compared with; their figures have as many repetitions as those of the first.
+        tested: Evaluators.
+        others: Baselines that they are compared with.
         first: Predictions of all of them in the first repetition, by name.
         most: Setting `repeats`.
         table: Ratings, folds and draws.
         pool: Processes for the folds.
         on_repetition: Called with the number of each further repetition and the largest number.
     """
-    evaluator, *_ = tested
-    experiments = evaluator.experiment.repeats(repeats_of(most, len(table.rated)))
+    experiments = tested[0].experiment.repeats(repeats_of(most, len(table.rated)))
     systems = [*tested, *(each for each in others if each.name in (*_RIVALS, judge_panel.BEST_JUDGE))]
     found = {each.name: [first[each.name]] for each in systems}
     counts: dict[str, int] = {}
@@ -98,7 +103,7 @@ def further_repetitions(
         plan = FoldPlan([
             each._replace(experiment=replace(each.experiment, seed=again.seed, splits=again.splits)) for each in systems
         ])  # fmt: skip
-        for predictions in plan.run(*([] if pool is None else [pool])):
+        for predictions in plan.run(pool):
             found[predictions.name].append(predictions)
         for each in tested:
             if each.name not in counts:
@@ -106,9 +111,8 @@ def further_repetitions(
                 rivals = {name: found[name] for name in names}
                 if is_settled(rivals, each.name, table, each.experiment.evidence):
                     counts[each.name] = number
-    shown = {name: counts.get(name, len(experiments)) for name in (each.name for each in tested)}
     every = {name: each[1:] for name, each in found.items()}
-    return Repeated(every, {name: each[: shown.get(name, shown[evaluator.name]) - 1] for name, each in every.items()})
+    return Repeated(every, {each.name: counts.get(each.name, len(experiments)) for each in tested})
 
 
 def judge_state(project: Workspace, evidence: EvidenceTable) -> Evidence:

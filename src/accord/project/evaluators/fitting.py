@@ -325,7 +325,7 @@ class _Fit:
             own = planned(evaluator, experiment)
             systems = FoldPlan([own, *others]).run()
             first = {each.name: each for each in systems}
-            repeats = dict(further_repetitions([own], others, first, config.repeats, table).shown)
+            repeats = further_repetitions([own], others, first, config.repeats, table).shown(evaluator.name)
         self.on_stage("intervals")
         comparison = compared(experiment, systems, config.draws, table.speakers, others=repeats)
         comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
