@@ -105,7 +105,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Method of each head that is fitted."""
     found: list[str] = []
     for kind in (Calibration, LabelsAlone):
-        original = kind.fit  # type: ignore[attr-defined]
+        original = kind.fit
 
         def fit(self: Any, *given: Any, original: Any = original) -> Any:
             found.append(self.method)
