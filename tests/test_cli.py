@@ -999,7 +999,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     )
     imported()
     fitted = invoke("fit")
-    stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
+    stages = ["evidence ...", "plain: 3 folds ...", "intervals ...", "plain: all labels ..."]
     assert fitted.stderr.splitlines()[: len(stages)] == stages
     compared = invoke("compare", "--all", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr

@@ -106,7 +106,7 @@ def test_statements_of_an_import_grow_by_few_for_each_thousand_rows(tmp_path: Pa
     assert totals[1] - totals[0] <= 12  # each transaction looks for tombstones
 
 
-FITS = {ExtraTreeRegressor: 960, GradientBoostingRegressor: 8, SVR: 50, Calibration: 28}
+FITS = {ExtraTreeRegressor: 360, GradientBoostingRegressor: 8, SVR: 50, Calibration: 20}
 """Most models that one comparison of the small sample on two folds fits."""
 
 

@@ -5,6 +5,7 @@ from .costs import decode as decode, decoded as decoded, least_cost as least_cos
 from .figures import Evidence as Evidence, Figures as Figures, figures_of as figures_of, rests_on as rests_on
 from .held_out_uses import BadFound as BadFound, HeldOutTexts as HeldOutTexts, VersionGap as VersionGap
 from .recommendation import Contest as Contest
+from .repetitions import is_settled as is_settled
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import AGREE as AGREE, LEFT as LEFT, left_for_people as left_for_people, Selection as Selection
 from .verdict import Verdict as Verdict, verdict_of as verdict_of

@@ -226,14 +226,10 @@ def figures_of(
     known = [each.name for each in found.systems]
     names = [first, *(name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if name in known and name != first)]
     systems = {name: found.repeats(name) for name in names}
-    measured = _Measured(rated, systems, first, other_people(rated), speakers)
+    measured = Measured(rated, systems, first, other_people(rated), speakers)
     row = found.results[0].estimates
-    r, width = row[R_NEW], row[WIDTH_NEW]
-    repeats = [
-        _Measured(rated, {name: each[place : place + 1] or each[:1] for name, each in systems.items()}, first,
-                  measured.people, speakers).figures(r)
-        for place in range(len(systems[first]))
-    ]  # fmt: skip
+    r, width, alpha = row[R_NEW], row[WIDTH_NEW], _people_alpha(rated)
+    repeats = [replace(each.figures(r), alpha=alpha, rests_on=rests) for each in measured.singles]
     plain, texts = measured.figures(r), HeldOutTexts.of(systems[first], rated, speakers)
     intervals = {"error": row[NEW], "coverage": row[COVERAGE_NEW], **measured.near_estimates()}
     intervals |= {
@@ -255,7 +251,7 @@ def figures_of(
         evaluator=first,
         found=texts.bad_found(),
         versions=texts.version_gap(),
-        alpha=_people_alpha(rated),
+        alpha=alpha,
         r=r,
         people_r=Estimate() if found.people is None else found.people.estimates[R_NEW],
         tests={name: test for name in names[1:] if (test := measured.contest.test(first, name)) is not None},
@@ -269,7 +265,7 @@ def figures_of(
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Measured:
     """Numbers without intervals about a system and its rivals, over some repetitions of the cross-validation."""
 
     rated: Ratings
@@ -278,16 +274,27 @@ class _Measured:
     people: Predictions | None
     speakers: NDArray[np.object_] | None
 
+    @property
+    def singles(self) -> list[Measured]:
+        """The numbers of each repetition of the system; a rival with fewer repetitions has its first."""
+        return [
+            replace(self, systems={name: each[place : place + 1] or each[:1] for name, each in self.systems.items()})
+            for place in range(len(self.ours))
+        ]
+
     @cached_property
     def contest(self) -> Contest:
+        """Errors of all systems, and tests between them."""
         return Contest(self.systems, self.rated)
 
     @property
     def ours(self) -> Repeats:
+        """Predictions of the system in each repetition."""
         return self.systems[self.first]
 
     @property
     def span(self) -> float:
+        """Width of the scale."""
         return float(np.ptp(self.rated.options)) or 1.0
 
     def figures(self, r: Estimate) -> Figures:
@@ -401,12 +408,16 @@ class _Measured:
         difference = clustered_mean((errors[0] - errors[1])[rows], self.rated.group[rows])
         return PairedTest(difference.mean, None, None, difference.p)
 
+    def biases(self) -> dict[str, tuple[float, float]]:
+        """Return the bias of each assistant version compared with the others, and its p; empty for fewer than two."""
+        if self.speakers is None:
+            return {}
+        error = np.mean([each.new_value for each in self.ours], axis=0) - self.rated.value
+        return group_biases(error, self.rated.group, [name or None for name in self.speakers])
+
     def _biased(self) -> list[str] | None:
         """Return the assistant versions whose mean error differs significantly from that of the others."""
-        if self.speakers is None:
-            return None
-        error = np.mean([each.new_value for each in self.ours], axis=0) - self.rated.value
-        biases = group_biases(error, self.rated.group, [name or None for name in self.speakers])
+        biases = self.biases()
         return [name for name, (_, p) in biases.items() if p < SIGNIFICANT] if biases else None
 
 
@@ -440,11 +451,13 @@ def _people_alpha(rated: Ratings) -> Estimate:
     return estimate_from_draws(value, units_alpha(counts[several], clusters.counts(RANK_DRAWS, 0)[:, clusters.of_row]))
 
 
-def rests_on(repeats: Repeats, rated: Ratings, evidence: EvidenceTable) -> tuple[str, float] | None:
+def rests_on(
+    repeats: Repeats, rated: Ratings, evidence: EvidenceTable, least: float = SINGLE
+) -> tuple[str, float] | None:
     """Return the count on which predictions rest, with its correlation; None if there is none.
 
     A count is a metric that no model makes, such as the number of words in a reply. Predictions rest on it if Pearson's
-    r or Spearman's ρ over the rated targets is at least `SINGLE` in absolute value.
+    r or Spearman's ρ over the rated targets is at least `least` in absolute value.
     """
     value = np.mean([each.new_value for each in repeats], axis=0)
     strongest: tuple[str, float] | None = None
@@ -456,6 +469,6 @@ def rests_on(repeats: Repeats, rated: Ratings, evidence: EvidenceTable) -> tuple
         paired = Paired(value[known], np.arange(len(known)), np.zeros((len(known), 0)), counted)
         found = [STATISTICS[name](paired) for name in ("pearson", "spearman")] if len(known) else []
         highest = max((each for each in found if each is not None), key=abs, default=0.0)
-        if abs(highest) >= max(SINGLE, abs(strongest[1]) if strongest else 0.0):
+        if abs(highest) >= max(least, abs(strongest[1]) if strongest else 0.0):
             strongest = (column.name, highest)
     return strongest

@@ -1,8 +1,9 @@
 """The recommendation of `compare`: the default evaluator, unless another one is significantly better.
 
-The decision is about the prediction that `accord score` makes by default, that for a new annotator. All figures are
-averaged over the repetitions of the cross-validation. An evaluator can be recommended if its scores have bands; the
-constant, a single feature and the raw judge are baselines and never recommended.
+The decision is about the prediction that `accord score` makes by default, for a new annotator. All figures are averaged
+over the repetitions of the cross-validation. If another evaluator may be better, it and the default are compared in all
+repetitions; otherwise only as many are run as the verdict needs (`repetitions`). An evaluator can be recommended if its
+scores have bands; the constant, a single feature and the raw judge are baselines and never recommended.
 
 1. The default evaluator is chosen, unless another one has a smaller error by a paired permutation test over groups at
    the level `SURE`, with Holm's correction for the number of others. Among these the one with the smallest error is
@@ -230,6 +231,7 @@ def decide(
     rated: Ratings,
     default: str | None = None,
     curve: Callable[[str], Sequence[Gain]] = lambda name: (),
+    every: Mapping[str, Repeats] | None = None,
 ) -> Decision:
     """Choose among evaluators by their error for a new annotator.
 
@@ -241,15 +243,18 @@ def decide(
         default: Name of the default evaluator; if it was not compared, the first of `names` takes its place.
         curve: Returns the gain of an evaluator over the constant for growing numbers of labels; called only if the
             labels do not support the choice.
+        every: Predictions in all repetitions that were run, by which evaluators are chosen; by default `systems`, by
+            which the choice is compared with the baselines.
     """
     contest = Contest(systems, rated)
+    choosing = contest if every is None else Contest(every, rated)
     unfit = _unfit(systems, names)
     fit = [name for name in names if name not in unfit] or names
     known = default if default in fit else None
     first = known or fit[0]
-    chosen, better = _choose(contest, first, fit)
+    chosen, better = _choose(choosing, first, fit)
     tests = {name: test for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if (test := contest.test(chosen, name))}
-    if chosen != first and (test := better or contest.test(chosen, first)) is not None:
+    if chosen != first and (test := better or choosing.test(chosen, first)) is not None:
         tests[first] = test
     supported = CONSTANT in tests and _shows_less(tests[CONSTANT])
     repeats = len(systems[chosen])

@@ -122,6 +122,11 @@ def verdict_of(figures: Figures) -> Verdict:
     return Verdict(state, title, sentence, checks, _actions(figures, state, missed), figures, borderline)
 
 
+def state_of(figures: Figures) -> State:
+    """Return the highest state whose rules, and those of the states below it, are met."""
+    return STATES[_place(_rules(figures))]
+
+
 def _place(checks: Sequence[Rule]) -> int:
     """Return the index of the highest state whose rules, and those of the states below it, are met."""
     failed = {rule.state for rule in checks if rule.is_met is False}

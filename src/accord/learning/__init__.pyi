@@ -19,8 +19,9 @@ from .evaluator_files import (
 )
 from .evaluator_loader import load_evaluator as load_evaluator, make_evaluator as make_evaluator
 from .evaluator_loader import project_of as project_of
-from .experiment import Experiment as Experiment, Factory as Factory, FoldTask as FoldTask
-from .experiment import HeldOutAnswers as HeldOutAnswers, level_of as level_of, Predictions as Predictions
+from .experiment import Experiment as Experiment, Factory as Factory, FoldPlan as FoldPlan, Planned as Planned
+from .experiment import HeldOutAnswers as HeldOutAnswers, level_of as level_of, Pool as Pool
+from .experiment import PREDICTED as PREDICTED, Predictions as Predictions
 from .experiment import untested_groups as untested_groups
 from .head import Head as Head, heads as heads, make_head as make_head
 from .panel import predict_panel as predict_panel, RULES as RULES

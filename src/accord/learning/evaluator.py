@@ -27,7 +27,7 @@ from accord.learning.evaluator_files import (
     SourceCard,
     write_folder,
 )
-from accord.learning.experiment import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
+from accord.learning.experiment import Experiment, HeadLearner, HeldOutAnswers, Predictions, Rows, level_of
 from accord.learning.head import Head
 from accord.learning.presets import Level
 from accord.learning.score_notes import as_note, with_base_rate, with_languages, with_notes
@@ -227,16 +227,18 @@ class Evaluator:
         learning = [source for source in self.sources if learns(source)]
         if not learning:
             return experiment.run(self.name, lambda question: self.learner)
-        result = Predictions.missing(self.name, experiment.ratings)
-        for place, split in enumerate(experiment.splits):
+        parts: list[tuple[Rows, Predictions]] = []
+        for split in experiment.splits:
+            rows = experiment.rows_of(split)
+            fold = replace(experiment, splits=(split,), ratings=experiment.ratings.take(rows), cache=None)
             try:
-                fold = yield from self._predict_fold(train, experiment.single(place), learning)
+                predictions = yield from self._predict_fold(train, fold, learning)
             except (BudgetReached, ModelError):
                 raise
             except AccordError as error:
-                fold = Predictions.missing(self.name, experiment.ratings, split, str(error))
-            result = result.with_rows(fold, experiment.ratings, split)
-        return result
+                predictions = Predictions.missing(self.name, fold.ratings, str(error))
+            parts.append((rows, predictions))
+        return Predictions.joined(self.name, experiment.ratings, parts)
 
     def _predict_fold(self, train: Training, fold: Experiment, learning: Sequence[Source]) -> Flow[Predictions]:
         """Learn the sources on one side of a split, and predict the other side."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
 from accord.values import Labels, Question, Score, Target, Unscored
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+PREDICTED = ("probabilities", "value", "new_value", "scored", "band", "new_probabilities", "new_band")
+"""Arrays of `Predictions`, a row for each rating."""
 
 
 class Predictor(Protocol):
@@ -44,6 +47,8 @@ class Learner(Protocol):
 
 
 Factory = Callable[[Question], Learner]
+Piece = tuple[int, int]
+"""Places of a system and of a fold in a plan."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +80,24 @@ class Predictions:
     choices: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def missing(cls, name: str, rated: Ratings, split: Split | None = None, reason: str = "") -> Predictions:
-        """Return empty predictions; `reason` explains why the test side of `split` has none."""
+    def missing(cls, name: str, rated: Ratings, reason: str = "") -> Predictions:
+        """Return empty predictions; `reason` explains why there are none."""
         n = len(rated)
-        lost = 0 if split is None else sum(group in split.test for group in rated.group)
-        shares = np.zeros((n, len(rated.options)))
-        band, is_scored = np.full((n, 2), np.nan), np.zeros(n, dtype=bool)
-        reasons = {reason: lost} if lost else {}
-        return cls(name, shares, np.zeros(n), np.full(n, np.nan), is_scored, band, shares, band, reasons)
+        shares, band, is_scored = np.zeros((n, len(rated.options))), np.full((n, 2), np.nan), np.zeros(n, dtype=bool)
+        reasons = {reason: n} if reason else {}
+        return cls(name, shares, np.zeros(n), np.full(n, np.nan), is_scored, band, shares.copy(), band.copy(), reasons)
 
-    def with_rows(self, other: Predictions, rated: Ratings, split: Split) -> Predictions:
-        """Return these predictions with those of `other` for the test side of a split."""
-        rows = np.array([group in split.test for group in rated.group], dtype=bool)
-        wide = rows[:, None]
-        return Predictions(
-            self.name,
-            np.where(wide, other.probabilities, self.probabilities),
-            np.where(rows, other.value, self.value),
-            np.where(rows, other.new_value, self.new_value),
-            np.where(rows, other.scored, self.scored),
-            np.where(wide, other.band, self.band),
-            np.where(wide, other.new_probabilities, self.new_probabilities),
-            np.where(wide, other.new_band, self.new_band),
-            Counter(self.reasons) + Counter(other.reasons),
-            Counter(self.choices) + Counter(other.choices),
-        )
+    @classmethod
+    def joined(cls, name: str, rated: Ratings, parts: Iterable[tuple[Rows, Predictions]]) -> Predictions:
+        """Return predictions of all ratings from those of some rows each; rows outside all parts have none."""
+        whole = cls.missing(name, rated)
+        reasons, choices = Counter[str](), Counter[str]()
+        for rows, part in parts:
+            for array in PREDICTED:
+                getattr(whole, array)[rows] = getattr(part, array)
+            reasons.update(part.reasons)
+            choices.update(part.choices)
+        return replace(whole, reasons=dict(reasons), choices=dict(choices))
 
     def paired(self, rated: Ratings) -> Paired:
         """Return the predictions paired with the ratings, all rows; rows without a prediction hold zeros."""
@@ -169,6 +167,20 @@ class HeldOutAnswers:
         if answers.answer.dtype.kind not in "iu" or ((answers.answer < 0) | (answers.answer >= options)).any():
             raise ValueError("held-out answers are not options of the scale")
         return answers
+
+
+class Pool(Protocol):
+    """Function that does pieces of work in order, possibly in several processes (`accord.runtime.WorkerPool`)."""
+
+    def __call__(
+        self,
+        work: Callable[[Piece], Predictions],
+        pieces: Sequence[Piece],
+        on_begin: Callable[[Piece], None],
+        /,
+    ) -> list[Predictions]:
+        """Return the result of the work for each piece, in order; `on_begin` gets each piece that begins here."""
+        ...
 
 
 class PredictionCache(Protocol):
@@ -273,47 +285,11 @@ class Experiment:
             make: Returns the unfitted system.
             key: Key of the predictions in the cache; None does not use the cache.
         """
-        return self.cached(name, key, partial(self._run, name, make))
+        return FoldPlan([Planned(name, make, self, key)]).run()[0]
 
-    def cached(self, name: str, key: Any, work: Callable[[], Predictions]) -> Predictions:
-        """Return the predictions under a key from the cache, or compute and store them."""
-        if self.cache is None or key is None:
-            return work()
-        predictions = self.cache.get(self, key)
-        if predictions is None:
-            predictions = work()
-            self.cache.put(self, key, predictions)
-        return replace(predictions, name=name)
-
-    def _run(self, name: str, make: Factory) -> Predictions:
-        rated, n, options = self.ratings, len(self.ratings), len(self.ratings.options)
-        probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
-        new_value, new_shares = np.full(n, np.nan), np.zeros((n, options))
-        band, new_band = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
-        reasons: dict[str, int] = {}
-        choices: Counter[str] = Counter()
-        for split in self.splits:
-            rows = np.flatnonzero([group in split.test for group in rated.group])
-            try:
-                train = self.evidence.filter(split.train, self.labels.group_of), self.labels.filter(split.train)
-                fitted = make(self.question).fit(*train)
-                test = self.evidence.take(rated.row[rows])
-                scores = fitted.predict_each(test, list(rated.annotator[rows]))
-                new_scores = fitted.predict_each(test, [None] * len(rows))
-            except AccordError as error:
-                reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
-                continue
-            choices.update(getattr(fitted, "choices", tuple)())
-            for row, score, new_score in zip(rows, scores, new_scores, strict=True):
-                if isinstance(new_score, Score):
-                    new_value[row], new_shares[row] = new_score.value, new_score.probabilities
-                    new_band[row] = new_score.band or (np.nan, np.nan)
-                if isinstance(score, Score):
-                    probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
-                    band[row] = score.band or (np.nan, np.nan)
-                else:
-                    reasons[score.reason] = reasons.get(score.reason, 0) + 1
-        return Predictions(name, probabilities, value, new_value, scored, band, new_shares, new_band, reasons, choices)
+    def rows_of(self, split: Split) -> Rows:
+        """Return the indices of the ratings on the test side of a split."""
+        return np.flatnonzero([group in split.test for group in self.ratings.group])
 
     def thinned(self, share: float, number: int = 0) -> Experiment:
         """Return the experiment with a random share of each fold's training groups; `number` selects the draw."""
@@ -341,9 +317,136 @@ class Experiment:
             for seed in range(self.seed + 1, self.seed + count)
         ]
 
-    def single(self, place: int) -> Experiment:
-        """Return the experiment with one fold only, and without its cache, to send to another process."""
-        return replace(self, splits=(self.splits[place],), cache=None)
+
+class Planned(NamedTuple):
+    """A system that predicts the ratings of an experiment.
+
+    Attributes:
+        name: Name of the system.
+        make: Returns the unfitted system.
+        experiment: Ratings and folds.
+        key: Key of the predictions in the experiment's cache; None does not use the cache.
+    """
+
+    name: str
+    make: Factory
+    experiment: Experiment
+    key: Any = None
+
+
+def _in_order(
+    work: Callable[[Piece], Predictions], pieces: Sequence[Piece], on_begin: Callable[[Piece], None]
+) -> list[Predictions]:
+    """Do the pieces of work one after the other in this process."""
+    results = []
+    for piece in pieces:
+        on_begin(piece)
+        results.append(work(piece))
+    return results
+
+
+class FoldPlan:
+    """The folds of several systems, each predicted once, for one or for all repetitions of the cross-validation.
+
+    Predictions in the cache are read, and systems with equal keys and folds share theirs. The systems of a fold follow
+    each other, so that they share its evidence, its labels, and what they learn alike (`TreeAnswers`).
+
+    Args:
+        systems: Systems to predict.
+
+    Attributes:
+        known: Predictions from the cache, by place of the system.
+        pieces: (system, fold) to compute, by their places.
+    """
+
+    def __init__(self, systems: Sequence[Planned]) -> None:
+        self.systems = systems
+        self.known: dict[int, Predictions] = {}
+        self._twin: dict[int, int] = {}
+        folds: dict[Any, list[Piece]] = {}
+        first: dict[Any, int] = {}
+        for place, (name, _, experiment, key) in enumerate(systems):
+            splits = tuple(experiment.splits)
+            if key is not None:
+                same = (id(experiment.evidence), id(experiment.labels), splits, repr(key))
+                if first.setdefault(same, place) != place:
+                    self._twin[place] = first[same]
+                    continue
+                cached = None if experiment.cache is None else experiment.cache.get(experiment, key)
+                if cached is not None:
+                    self.known[place] = replace(cached, name=name)
+                    continue
+            for number in range(len(splits)):
+                folds.setdefault((splits, number), []).append((place, number))
+        self.pieces = [piece for pieces in folds.values() for piece in pieces]
+
+    def run(self, pool: Pool | None = None, on_fold: Callable[[int], None] = lambda number: None) -> list[Predictions]:
+        """Return the predictions of each system, and store the new ones that a cache takes.
+
+        Rows of a fold in which nothing can be learned stay unscored with the reason.
+
+        Args:
+            pool: Does the pieces of work in several processes; None does them in this one.
+            on_fold: Called with the number of a fold, from 0, when this process begins a system on it.
+        """
+        found = dict(self.known)
+        work = _FoldWork([each._replace(experiment=replace(each.experiment, cache=None)) for each in self.systems])
+        parts: dict[int, list[tuple[Rows, Predictions]]] = {}
+        do = _in_order if pool is None else pool
+        computed = do(work, self.pieces, lambda piece: on_fold(piece[1])) if self.pieces else []
+        for (place, number), part in zip(self.pieces, computed, strict=True):
+            experiment = self.systems[place].experiment
+            parts.setdefault(place, []).append((experiment.rows_of(experiment.splits[number]), part))
+        for place, of_system in parts.items():
+            name, _, experiment, key = self.systems[place]
+            found[place] = Predictions.joined(name, experiment.ratings, of_system)
+            if experiment.cache is not None and key is not None and found[place].scored.any():
+                experiment.cache.put(experiment, key, found[place])
+        places = [self._twin.get(place, place) for place in range(len(self.systems))]
+        return [replace(found[place], name=each.name) for place, each in zip(places, self.systems, strict=True)]
+
+
+class _FoldWork:
+    """Work for a process: the predictions of one system for the test side of one fold."""
+
+    def __init__(self, systems: Sequence[Planned]) -> None:
+        self.systems = systems
+        self._sides: tuple[Any, Any] = (None, None)
+
+    def __call__(self, piece: Piece) -> Predictions:
+        place, number = piece
+        name, make, experiment, _ = self.systems[place]
+        split = experiment.splits[number]
+        key = (id(experiment.evidence), id(experiment.labels), id(experiment.ratings), split)
+        if self._sides[0] != key:
+            self._sides = key, _sides_of(experiment, split)
+        seen, labels, unseen, rated = self._sides[1]
+        predictions, reasons = Predictions.missing(name, rated), Counter[str]()
+        try:
+            fitted = make(experiment.question).fit(seen, labels)
+            scores = fitted.predict_each(unseen, list(rated.annotator))
+            new_scores = fitted.predict_each(unseen, [None] * len(rated))
+        except AccordError as error:
+            return Predictions.missing(name, rated, str(error))
+        for row, (score, new_score) in enumerate(zip(scores, new_scores, strict=True)):
+            if isinstance(new_score, Score):
+                predictions.new_value[row] = new_score.value
+                predictions.new_probabilities[row] = new_score.probabilities
+                predictions.new_band[row] = new_score.band or (np.nan, np.nan)
+            if isinstance(score, Score):
+                predictions.probabilities[row], predictions.value[row] = score.probabilities, score.value
+                predictions.band[row] = score.band or (np.nan, np.nan)
+                predictions.scored[row] = True
+            else:
+                reasons[score.reason] += 1
+        return replace(predictions, reasons=reasons, choices=Counter(getattr(fitted, "choices", tuple)()))
+
+
+def _sides_of(experiment: Experiment, split: Split) -> tuple[EvidenceTable, Labels, EvidenceTable, Ratings]:
+    """Return evidence and labels of the training side, and evidence and ratings of the test side."""
+    rated = experiment.ratings.take(experiment.rows_of(split))
+    seen = experiment.evidence.filter(split.train, experiment.labels.group_of)
+    return seen, experiment.labels.filter(split.train), experiment.evidence.take(rated.row), rated
 
 
 def untested_groups(
@@ -443,23 +546,6 @@ class HeadLearner:
         if len(candidates) == 1:
             return candidates[0](self.question).fit(evidence, labels)
         return Choice(self.question, candidates, self.seed).fit(evidence, labels)
-
-
-@dataclass(frozen=True)
-class FoldTask:
-    """Work for a process: one fold of one of several heads.
-
-    Attributes:
-        jobs: Learner and experiment by name.
-    """
-
-    jobs: Mapping[str, tuple[HeadLearner, Experiment]]
-
-    def __call__(self, piece: tuple[str, int]) -> Predictions:
-        """Return the predictions of one fold by the head of a name."""
-        name, place = piece
-        learner, experiment = self.jobs[name]
-        return experiment.single(place).run(name, lambda question: learner)
 
 
 def level_of(targets: Iterable[Target], question: Question | None = None) -> Level | None:

@@ -52,8 +52,8 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
 
 The heads `svr` and `label-free` are in the package accord-papers."""
 
-RENAMED: Mapping[str, str] = {"calibration": "default"}
-"""Present names of presets that had others."""
+RENAMED: Mapping[str, str] = {"calibration": "default", "all": "default"}
+"""Present names of presets that had others; `all` has a meaning of its own with sources that learn."""
 
 SIMPLE_HEADS = ("judge-mean", "ridge-judge", "ridge", "least-squares", "pls", "trees", "boosting")
 """Heads with a simple answer model, in the order of `compare`."""

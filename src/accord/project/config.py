@@ -111,7 +111,8 @@ class Config(StrictSettings):
         default=5,
         ge=1,
         le=50,
-        description="Repetitions of the cross-validation that a verdict is averaged over; fewer with many ratings.",
+        description="Most repetitions of the cross-validation that a verdict is averaged over; fewer with many "
+        "ratings, or if further ones cannot change it.",
     )
     metrics: list[str] = Field(
         default=["lexical"],

@@ -18,7 +18,7 @@ from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric,
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level
+    from accord.learning import Evaluator, Level
     from accord.models import Budget, Models, ModelSettings, OnAnswer, RecordedAnswers
     from accord.project.evaluators.evaluator_choice import LastFit
     from accord.statistics import Groups
@@ -186,21 +186,26 @@ class Workspace:
             UnknownName: The evaluator is unknown.
         """
         name = name or self.evaluator_in_use
-        is_all = name == ALL and ALL not in self.config.evaluators
-        own = self._all_sources() if is_all else self.config.about(name)
+        is_all = name == ALL and ALL not in self.config.evaluators and self._further_sources
+        sources = (learning.EVIDENCE, *self._further_sources)
+        own = learning.EvaluatorSettings(sources=sources) if is_all else self.config.about(name)
         settings = {source: self.config.settings_of(source) for source in dict.fromkeys((*own.sources, *self.evidence))}
         return learning.make_evaluator(
             name, own, self.question, self.context, self.evidence, settings, self.models.settings
         )
 
-    def _all_sources(self) -> EvaluatorSettings:
-        """Return settings with all sources that measure without learning, and the learned sources with settings."""
-        learned = (name for name in self.config.sources if name not in self.evidence)
-        return learning.EvaluatorSettings(sources=(learning.EVIDENCE, *learned))
+    @property
+    def _further_sources(self) -> list[str]:
+        """Names of the sources with settings outside the evidence: those that learn."""
+        return [name for name in self.config.sources if name not in self.evidence]
 
     def evaluator_names(self) -> list[str]:
-        """Return the names of the project's evaluators, the presets, and `all`."""
-        return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
+        """Return the names of the project's evaluators, the presets, and `all` if a source that learns has settings.
+
+        `all` has all sources. Without sources that learn it is `default`.
+        """
+        every = [ALL] if self._further_sources else []
+        return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, *every]))
 
     @property
     def evaluators_folder(self) -> Path:

@@ -1,4 +1,4 @@
-from .comparison import baseline as baseline, baselines as baselines, BEST_COLUMN as BEST_COLUMN, compare as compare
+from .comparison import baselines as baselines, BEST_COLUMN as BEST_COLUMN, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
 from .comparison import CONSTANT as CONSTANT, differences_of as differences_of, is_better as is_better
 from .comparison import JUDGE_ALONE as JUDGE_ALONE

@@ -19,7 +19,10 @@ from accord.learning import (
     SIMPLE_HEADS,
     Experiment,
     Factory,
+    FoldPlan,
+    Head,
     JudgeExpected,
+    Planned,
     Predictions,
     RandomDraw,
     heads,
@@ -231,7 +234,7 @@ class Comparison(Tabular):
             "conversations": len(set(self.ratings.conversation)),
             "annotators": len(set(self.ratings.annotator)),
             "folds": self.folds,
-            "repeats": 1 + max(map(len, self.others.values()), default=0),
+            "repeats": len(self.repeats(self.systems[0].name)) if self.systems else 1,
             "seed": self.seed,
             "seen": len(self.seen),
             "groups": None if self.groups is None else self.groups.to_json(),
@@ -284,30 +287,33 @@ def compare(
     """
     experiment = Experiment.of(evidence, labels, question, folds, seed, seen)
     given = factories or {}
-    systems = [experiment.run(name, given.get(name) or _factory(name)) for name in methods]
-    return compared(experiment, [*systems, *baselines(experiment, without=methods)], draws)
+    systems = [Planned(name, given.get(name) or _factory(name), experiment) for name in methods]
+    return compared(experiment, FoldPlan([*systems, *baselines(experiment, without=methods)]).run(), draws)
 
 
 def _factory(name: str) -> Factory:
     """Return a maker of the head, or of the preset's head, with this name."""
     preset = PRESETS.get(name)
     head, settings = (preset.head, preset.settings) if preset else (name, {})
-    return lambda question: make_head(head, question, settings)
+    return partial(_made, head, settings)
 
 
-def baselines(experiment: Experiment, without: Collection[str] = (), with_models: bool = False) -> list[Predictions]:
-    """Return the predictions of the baselines that the evidence allows, `with_models` also of simple answer models."""
+def _made(head: str, settings: Mapping[str, Any], question: Question) -> Head:
+    return make_head(head, question, settings)
+
+
+def baselines(experiment: Experiment, without: Collection[str] = (), with_models: bool = False) -> list[Planned]:
+    """Return the baselines that the evidence allows, `with_models` also simple answer models, to be predicted."""
     possible = _possible(experiment.evidence, experiment.question)
     if with_models and BEST_COLUMN in possible:
         is_judged = JUDGE_ALONE in possible
         possible += [name for name in SIMPLE_HEADS if is_judged or "judge" not in name]
-    return [baseline(experiment, name) for name in possible if name not in without]
-
-
-def baseline(experiment: Experiment, name: str) -> Predictions:
-    """Return the predictions of one baseline."""
-    make: Factory = partial(RandomDraw, random_state=experiment.seed) if name == "random" else _factory(name)
-    return experiment.run(name, make, ["baseline", name, experiment.seed])
+    made: dict[str, Factory] = {"random": partial(RandomDraw, random_state=experiment.seed)}
+    return [
+        Planned(name, made.get(name) or _factory(name), experiment, ["baseline", name, experiment.seed])
+        for name in possible
+        if name not in without
+    ]
 
 
 def _one_by_one(metrics: Callable[[Repeats], EvaluatorMetrics], systems: Sequence[Repeats]) -> list[EvaluatorMetrics]:
@@ -386,7 +392,7 @@ def compare_held_out(
         BadInput: No held-out target is rated.
     """
     experiment = Experiment.on_split(evidence, labels, question, split, seed)
-    systems = [experiment.run(name, make), *baselines(experiment, without=[name])]
+    systems = FoldPlan([Planned(name, make, experiment), *baselines(experiment, without=[name])]).run()
     empty = EvidenceTable.from_rows([], {target: {} for target in evidence.targets})
     taken = {system.name for system in systems}
     for rival, answers in rivals.items():

@@ -235,21 +235,24 @@ class MetricsTable:
         pairs = [each.paired(rated).take(rows) for each in repeats]
         estimates = bootstrap_all(clusters, means, pairs, self.draws, self.seed)
         estimates |= bootstrap_all(clusters, others, pairs[:1], self.draws, self.seed)
+        inside = {by: self._within(repeats, rows, names) for by, names in self.groupings.items()}
+        r = inside["annotators"].pearson if "annotators" in inside else None
         return EvaluatorMetrics(
             evaluator=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
-            estimates={name: estimates.get(name, Estimate()) for name in statistics} | self.served(repeats, rows),
+            estimates={name: estimates.get(name, Estimate()) for name in statistics} | self.served(repeats, rows, r),
             smece=smece_estimates(paired, clusters, self.seed),
             reasons=system.reasons,
-            within={by: self._within(repeats, rows, names) for by, names in self.groupings.items()},
+            within=inside,
         )
 
-    def served(self, repeats: Repeats, rows: Indices) -> dict[str, Estimate]:
+    def served(self, repeats: Repeats, rows: Indices, r: Estimate | None = None) -> dict[str, Estimate]:
         """Return the statistics of the predictions for a new annotator, averaged over repetitions (`SERVED`).
 
-        A correlation is within annotators if there are several. It is undefined for constant predictions, and all are
-        undefined for a system that predicts no new annotator.
+        `r` is the correlation within annotators, if it is known. A correlation is within annotators if there are
+        several. It is undefined for constant predictions, and all are undefined for a system that predicts no new
+        annotator.
         """
         known = rows[np.logical_and.reduce([np.isfinite(each.new_value[rows]) for each in repeats])]
         if not len(known):
@@ -257,11 +260,13 @@ class MetricsTable:
         names, clusters = self.rated.annotator[known].astype(object), self.clusters(known)
         pairs = [each.paired_new(self.rated).take(known) for each in repeats]
         statistics: dict[str, Statistic] = {NEW: STATISTICS["rmse"]}
-        if _varies(pairs[0].value, [self.fold[known], names.astype(str)]):
+        if r is None and _varies(pairs[0].value, [self.fold[known], names.astype(str)]):
             statistics[R_NEW] = within(names)["pearson"]
         if all(each.band is not None and np.isfinite(each.band).all() for each in pairs):
             statistics |= {COVERAGE_NEW: STATISTICS["coverage"], WIDTH_NEW: STATISTICS["width"]}
-        estimates = bootstrap_all(clusters, statistics, pairs, self.draws, self.seed)
+        estimates = {R_NEW: Estimate() if r is None else r} | bootstrap_all(
+            clusters, statistics, pairs, self.draws, self.seed
+        )
         return {name: estimates.get(name, Estimate()) for name in SERVED}
 
     def _within(self, repeats: Repeats, rows: Indices, names: NDArray[np.object_]) -> Within:

@@ -9,8 +9,10 @@ contribution of a column is the change of the prediction at the splits on it, al
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import cycle
 from typing import Any, Self
 
@@ -181,6 +183,39 @@ def _forest(X: Floats, share: Floats, weight: Floats, count: int, seed: int) -> 
     return trees
 
 
+class _RatedTexts:
+    """T texts, equal by content: evidence (T, d), shares of y ≤ k (T, K - 1), ratings (T,) and inner folds (T,)."""
+
+    def __init__(self, X: Floats, share: Floats, weight: Floats, fold: Indices) -> None:
+        self.X, self.share, self.weight, self.fold = X, share, weight, fold
+        digest = hashlib.sha256(repr([X.shape, share.shape]).encode())
+        for array in (X, share, weight, fold):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        self._digest = digest.digest()
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _RatedTexts) and self._digest == other._digest
+
+
+@lru_cache(maxsize=2)
+def _grown(texts: _RatedTexts) -> tuple[Floats, TreeEnsemble]:
+    """Return (T, K - 1) predictions from the trees without each text's inner fold, and all trees.
+
+    On one fold of a comparison, the head `trees` and the average of the default evaluator learn the same trees.
+    """
+    X, fill = _filled(texts.X)
+    held_out, trees, count = np.empty(texts.share.shape), [], TREES // len(np.unique(texts.fold))
+    for seed, (train, test) in enumerate(fold_masks(texts.fold)):
+        forest = _forest(X[train], texts.share[train], texts.weight[train], count, seed)
+        single = X[test].astype(np.float32)
+        held_out[test] = sum(tree.predict(single).reshape(-1, texts.share.shape[1]) for tree in forest) / count
+        trees += forest
+    return held_out, TreeEnsemble.of(trees, 1 / len(trees), fill)
+
+
 class TreeAnswers(AnswerModel):
     """Mean frequencies of the leaves of extremely randomized trees.
 
@@ -198,16 +233,9 @@ class TreeAnswers(AnswerModel):
         weight, fold = np.bincount(place).astype(float), fold[first]
         below = rated.answer[:, None] <= np.arange(len(rated.options) - 1)
         share = np.column_stack([np.bincount(place, column) for column in below.T]) / weight[:, None]
-        X, fill = _filled(matrix(features)[texts])
         self.options_, self.people_ = rated.options, sorted({str(name) for name in rated.annotator})
         self.floor_ = 1 / (2 * len(rated) + len(rated.options))
-        held_out, trees, count = np.empty(share.shape), [], TREES // len(np.unique(fold))
-        for seed, (train, test) in enumerate(fold_masks(fold)):
-            forest = _forest(X[train], share[train], weight[train], count, seed)
-            single = X[test].astype(np.float32)
-            held_out[test] = sum(tree.predict(single).reshape(-1, share.shape[1]) for tree in forest) / count
-            trees += forest
-        self.trees_ = TreeEnsemble.of(trees, 1 / len(trees), fill)
+        held_out, self.trees_ = _grown(_RatedTexts(matrix(features)[texts], share, weight, fold))
         return self._shares(held_out)[place]
 
     def cross_predict(

@@ -9,39 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from accord.decisions import Decision, contenders, decide, rests_on, second_judge
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
-from accord.learning import (
-    PRESETS,
-    Evaluator,
-    Experiment,
-    FoldTask,
-    Predictions,
-    heads,
-    judge_panel,
-    learns,
-)
+from accord.learning import PRESETS, Evaluator, Experiment, FoldPlan, Planned, Predictions, heads, learns
 from accord.models import run
 from accord.project.evaluators import judge_runs
 from accord.project.evaluators.diagnostics import groups_of
-from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
+from accord.project.evaluators.experiments import (
+    Repeated,
+    further_repetitions,
+    in_question,
+    judge_state,
+    leak_of,
+    planned,
+    synthetic_in,
+)
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.evaluators.length_check import doubling
 from accord.project.evaluators.pair_test import PairTest, pair_tests
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared, speakers_of
-from accord.runtime import (
-    WorkerPool,
-)
-from accord.validation import (
-    BEST_COLUMN,
-    CONSTANT,
-    JUDGE_ALONE,
-    Gain,
-    GroupAccuracy,
-    baseline,
-    baselines,
-    compared,
-    gain_curve,
-)
+from accord.runtime import WorkerPool
+from accord.validation import CONSTANT, Gain, GroupAccuracy, MetricsTable, baselines, compared, gain_curve
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -62,6 +49,11 @@ class CandidateEvaluator(NamedTuple):
     def learns(self) -> bool:
         """True if one of its sources learns."""
         return any(map(learns, self.evaluator.sources))
+
+    @property
+    def planned(self) -> Planned:
+        """The evaluator on the common folds."""
+        return planned(self.evaluator, self.experiment)
 
 
 def compare(
@@ -99,107 +91,102 @@ def compare(
         pool.close()
     candidates = _candidates(evaluators, tables, singles, experiment)
     with single_threaded(len(experiment.ratings)):
-        systems = _systems(project, candidates, unmade, pool, on_step)
-        if not systems:
+        others = [
+            *baselines(experiment, candidates, with_models=not only),
+            *judge_runs.run_rivals(project, experiment, singles.samples),
+        ]
+        first_of = _first_repetition(project, candidates, others, unmade, pool, on_step)
+        names = [name for name in candidates if name in first_of]
+        if not names:
             raise _none_made(unmade)
-        on_step("baselines")
-        others = baselines(experiment, [system.name for system in systems], with_models=not only)
-        others += judge_runs.run_rivals(project, experiment, singles.samples)
-        repeats = _repeats(project, systems, others, candidates, experiment, pool, on_step)
+        default = config.evaluator if config.evaluator in names else names[0]
+        table = MetricsTable(
+            experiment.ratings, experiment.folds, experiment.seed, config.draws,
+            speakers_of(experiment.ratings, singles.samples),
+        )  # fmt: skip
+        chosen = contenders(first_of, names, default, table.rated) if CONSTANT in first_of else [default]
+        tested = [candidates[name].planned for name in chosen if not candidates[name].learns]
+        repeated = Repeated()
+        if tested:
+            shown = ", ".join(each.name for each in tested)
+            repeated = further_repetitions(
+                tested, others, first_of, config.repeats, table, pool,
+                lambda number, most: on_step(f"{shown} (repetition {number}, at most {most})"),
+            )  # fmt: skip
         on_step("intervals")
-        decision = _decision(project, systems, others, repeats, candidates, experiment)
-        first = next(system for system in systems if system.name == decision.evaluator)
-        ordered = [first, *(system for system in (*systems, *others) if system is not first)]
-        speakers = speakers_of(experiment.ratings, singles.samples)
-        comparison = compared(experiment, ordered, config.draws, speakers, pool, repeats)
-        if len(set(experiment.ratings.group)) < len(set(experiment.ratings.target)):
+        decision = _decision(project, first_of, names, repeated, default, candidates, experiment)
+        if decision.evaluator != default:  # its figures have the repetitions that it needs
+            decision = _decision(project, first_of, names, repeated, decision.evaluator, candidates, experiment)
+        first, *_ = ordered = sorted(first_of.values(), key=lambda each: each.name != decision.evaluator)
+        comparison = compared(experiment, ordered, config.draws, table.speakers, pool, repeated.shown(first.name))
+        if len(set(table.rated.group)) < len(set(table.rated.target)):
             on_step("folds of single samples")
-        evaluator, _, own_experiment = candidates[first.name]
-
-        def predict(single: Experiment) -> Predictions:
-            return _run_folds({first.name: candidates[first.name]._replace(experiment=single)}, pool)[first.name]
-
-        whole_repeats = {each.name: comparison.repeats(each.name) for each in ordered}
-        panel = second_judge.judge_panel_of(whole_repeats, first.name, experiment.ratings, whole, project.question)
-        leak = leak_of(evaluator, own_experiment, comparison, predict)
-        rests, doubled = rests_on(comparison.repeats(first.name), comparison.ratings, whole), None
+        candidate, repeats = candidates[first.name], comparison.repeats(first.name)
+        evaluator, own = candidate.evaluator, candidate.experiment
+        panel = second_judge.judge_panel_of(
+            {each.name: comparison.repeats(each.name) for each in ordered}, first.name, table.rated, whole,
+            project.question,
+        )  # fmt: skip
+        leak = leak_of(evaluator, own, comparison, pool)
+        rests, doubled = rests_on(repeats, table.rated, whole), None
         pairs: Sequence[PairTest] = ()
         has_pairs = not project.question.compares and any(label.against is not None for label in project.store.labels())
-        if (rests is not None or has_pairs) and not candidates[first.name].learns:
-            fitted = evaluator.fitted_on(own_experiment.evidence, own_experiment.labels)
-            own_samples = candidates[first.name].train.samples
+        if (rests is not None or has_pairs) and not candidate.learns:
+            fitted = evaluator.fitted_on(own.evidence, own.labels)
             if rests is not None:
-                doubled = doubling(project, fitted, own_experiment.evidence, own_samples)
+                doubled = doubling(project, fitted, own.evidence, candidate.train.samples)
             if has_pairs:
                 on_step("pairs")
-                repeated = comparison.repeats(first.name)
-                pairs = pair_tests(project, evaluator, fitted, comparison.ratings, repeated, own_samples)
+                pairs = pair_tests(project, evaluator, fitted, table.rated, repeats, candidate.train.samples)
     comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
     return Compared(
         comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel, pairs=pairs
     )
 
 
-def _repeats(
+def _first_repetition(
     project: Workspace,
-    systems: Sequence[Predictions],
-    others: Sequence[Predictions],
     candidates: Mapping[str, CandidateEvaluator],
-    experiment: Experiment,
+    others: Sequence[Planned],
+    unmade: dict[str, str],
     pool: WorkerPool,
     on_step: OnStep,
-) -> dict[str, list[Predictions]]:
-    """Return the predictions of further repetitions, of the evaluators that may be chosen and of their rivals."""
-    count = repeats_of(project.config.repeats, len(experiment.ratings))
-    rated, by_name = experiment.ratings, {each.name: each for each in (*systems, *others)}
-    names = [each.name for each in systems]
-    default = project.config.evaluator if project.config.evaluator in names else names[0]
-    chosen = contenders(by_name, names, default, rated) if CONSTANT in by_name else [default]
-    tested = {name: candidates[name] for name in chosen if not candidates[name].learns}
-    rivals = [name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE, judge_panel.BEST_JUDGE) if name in by_name]
-    if count < 2 or not tested:
-        return {}
-    on_step(f"{', '.join(tested)} ({count} repetitions)")
-    found: dict[str, list[Predictions]] = {}
-    cache = FitCache(project.store)
-    for again in experiment.repeats(count)[1:]:
-        # All candidates share the folds.
-        own = {
-            name: each._replace(experiment=replace(each.experiment, seed=again.seed, splits=again.splits))
-            for name, each in tested.items()
-        }
-        predicted = _cached_folds(cache, own, pool) | {name: baseline(again, name) for name in rivals}
-        for name, predictions in predicted.items():
-            found.setdefault(name, []).append(predictions)
-    return found
-
-
-def _cached_folds(
-    cache: FitCache, candidates: Mapping[str, CandidateEvaluator], pool: WorkerPool
 ) -> dict[str, Predictions]:
-    """Return the predictions of candidates whose sources do not learn, from the cache where possible."""
-    keys = {name: cache_key(candidate.evaluator) for name, candidate in candidates.items()}
-    known = {
-        name: replace(cached, name=name)
-        for name, candidate in candidates.items()
-        if keys[name] is not None and (cached := cache.get(candidate.experiment, keys[name])) is not None
-    }
-    new = _run_folds({name: each for name, each in candidates.items() if name not in known}, pool)
-    for name, predictions in new.items():
-        if keys[name] is not None:
-            cache.put(candidates[name].experiment, keys[name], predictions)
-    return known | new
+    """Return out-of-fold predictions of candidates and baselines; `unmade` gets the reasons of the others."""
+    plan = FoldPlan([*(each.planned for each in candidates.values() if not each.learns), *others])
+    if known := [plan.systems[place].name for place in plan.known if plan.systems[place].name in candidates]:
+        on_step(f"{', '.join(known)} (cached: nothing has changed)")
+    if new := dict.fromkeys(plan.systems[place].name for place, _ in plan.pieces):
+        shown = [name for name in new if name in candidates]
+        parallel = f" ({pool.processes} folds in parallel)" if pool.processes > 1 else ""
+        on_step(", ".join([*shown, *(["baselines"] if len(new) > len(shown) else [])]) + parallel)
+    results: dict[str, Predictions | str] = {each.name: each for each in plan.run(pool)}
+    for name, candidate in candidates.items():
+        if candidate.learns:
+            on_step(name)
+            results[name] = _run_learning(project, candidate)
+    made: dict[str, Predictions] = {}
+    for name in (*candidates, *(each.name for each in others)):
+        result = results[name]
+        if isinstance(result, str):
+            unmade[name] = result
+        elif name in candidates and not result.scored.any():
+            unmade[name] = max(result.reasons, key=result.reasons.__getitem__, default="no predictions")
+        else:
+            made[name] = result
+    return made
 
 
 def _decision(
     project: Workspace,
-    systems: Sequence[Predictions],
-    others: Sequence[Predictions],
-    repeats: Mapping[str, Sequence[Predictions]],
+    first_of: Mapping[str, Predictions],
+    names: Sequence[str],
+    repeated: Repeated,
+    first: str,
     candidates: Mapping[str, CandidateEvaluator],
     experiment: Experiment,
 ) -> Decision:
-    """Return the evaluator to use among those that were compared."""
+    """Return the evaluator to use among those that were compared; baselines have the repetitions of `first`."""
 
     def curve(name: str) -> list[Gain]:
         evaluator, _, own = candidates[name]
@@ -209,9 +196,11 @@ def _decision(
         work = lambda: [gain._asdict() for gain in gain_curve(own, lambda question: evaluator.learner)]  # noqa: E731
         return [Gain(**row) for row in FitCache(project.store).rows(own, key, work)]
 
-    whole = {each.name: [each, *repeats.get(each.name, ())] for each in (*systems, *others)}
-    names = [each.name for each in systems]
-    return decide(whole, names, experiment.ratings, project.config.evaluator, curve)
+    shown, every = (
+        {name: [each, *further.get(name, ())] for name, each in first_of.items()}
+        for further in (repeated.shown(first), repeated.every)
+    )
+    return decide(shown, names, experiment.ratings, project.config.evaluator, curve, every)
 
 
 def _none_made(unmade: Mapping[str, str]) -> BadInput:
@@ -305,87 +294,21 @@ def _candidates(
     singles: Training,
     experiment: Experiment,
 ) -> dict[str, CandidateEvaluator]:
-    """Return the evaluators with their training data and their experiments on the common folds."""
+    """Return the evaluators with their training data and their experiments on the common folds.
+
+    Evaluators with the same sources share one table, which is filtered once for each fold.
+    """
+    shared: dict[tuple[object, ...], tuple[EvidenceTable, Training]] = {}
     candidates = {}
     for name, evaluator in evaluators.items():
-        samples = singles if evaluator.takes_every_sheet else singles.rated()
-        known, own = in_question(_known(evaluator, tables, samples), samples)
+        sources = [(source.name, _source_key(source)) for source in evaluator.sources if not learns(source)]
+        key = (evaluator.takes_every_sheet, *sources)
+        if key not in shared:
+            samples = singles if evaluator.takes_every_sheet else singles.rated()
+            shared[key] = in_question(_known(evaluator, tables, samples), samples)
+        known, own = shared[key]
         candidates[name] = CandidateEvaluator(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
     return candidates
-
-
-def _systems(
-    project: Workspace,
-    candidates: Mapping[str, CandidateEvaluator],
-    unmade: dict[str, str],
-    pool: WorkerPool,
-    on_step: OnStep,
-) -> list[Predictions]:
-    """Return out-of-fold predictions of the candidates; `unmade` gets the reasons of those without any."""
-    cache = FitCache(project.store)
-    keys = {name: cache_key(candidate.evaluator) for name, candidate in candidates.items()}
-    known = _known_predictions(cache, candidates, keys)
-    if known:
-        on_step(f"{', '.join(known)} (cached: nothing has changed)")
-    results: dict[str, Predictions | str] = {**known}
-    plain = {name: each for name, each in candidates.items() if name not in results and not each.learns}
-    if pool.processes > 1 and plain:
-        on_step(f"{', '.join(plain)} ({pool.processes} folds in parallel)")
-        results |= _run_folds(plain, pool)
-    else:
-        results |= _run_folds(plain, pool, on_step)
-    for name, candidate in candidates.items():
-        if name not in results:
-            on_step(name)
-            results[name] = _run_learning(project, candidate)
-    made: list[Predictions] = []
-    for name, candidate in candidates.items():
-        result = results[name]
-        reason = _failure(result)
-        if isinstance(result, str) or reason is not None:
-            unmade[name] = str(reason)
-            continue
-        made.append(result)
-        if name not in known and keys[name] is not None:
-            cache.put(candidate.experiment, keys[name], result)
-    return made
-
-
-def _known_predictions(
-    cache: FitCache, candidates: Mapping[str, CandidateEvaluator], keys: Mapping[str, object]
-) -> dict[str, Predictions]:
-    """Return the predictions that the cache has."""
-    return {
-        name: replace(cached, name=name)
-        for name, key in keys.items()
-        if key is not None and (cached := cache.get(candidates[name].experiment, key)) is not None
-    }
-
-
-def _failure(result: Predictions | str) -> str | None:
-    """Return the reason why a candidate has no predictions, or None."""
-    if isinstance(result, str):
-        return result
-    if result.scored.any():
-        return None
-    return max(result.reasons, key=result.reasons.__getitem__, default="no predictions")
-
-
-def _run_folds(
-    candidates: Mapping[str, CandidateEvaluator], pool: WorkerPool, on_step: OnStep = lambda name: None
-) -> dict[str, Predictions]:
-    """Return the predictions of candidates whose sources do not learn, one fold of one candidate per piece of work."""
-    jobs = {
-        name: (candidate.evaluator.learner, replace(candidate.experiment, cache=None))
-        for name, candidate in candidates.items()
-    }
-    pieces = [(name, place) for name, (_, experiment) in jobs.items() for place in range(len(experiment.splits))]
-    folds = pool(FoldTask(jobs), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
-    results = {name: Predictions.missing(name, experiment.ratings) for name, (_, experiment) in jobs.items()}
-    for (name, place), fold in zip(pieces, folds, strict=True):
-        experiment = jobs[name][1]
-        results[name] = results[name].with_rows(fold, experiment.ratings, experiment.splits[place])
-    return results
 
 
 def _run_learning(project: Workspace, candidate: CandidateEvaluator) -> Predictions | str:

@@ -19,13 +19,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from accord.evidence import EvidenceTable
-from accord.learning import Evaluator, Experiment, Predictions, learns, make_head
+from accord.learning import PREDICTED, Evaluator, Experiment, Predictions, learns, make_head
 from accord.store import ComputedCache, Store
 from accord.values import Labels, content_hash
 
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "optax")
-_ARRAYS = ("probabilities", "value", "new_value", "scored", "band", "new_probabilities", "new_band")
 FEW_RATINGS = 50_000
 """Up to this number of ratings, linear algebra is faster on one core than on several."""
 
@@ -79,11 +78,11 @@ class FitCache:
             return None
         content, arrays = entry
         reasons, choices = content["reasons"], content["choices"]
-        return Predictions("", **{name: arrays[name] for name in _ARRAYS}, reasons=reasons, choices=choices)
+        return Predictions("", **{name: arrays[name] for name in PREDICTED}, reasons=reasons, choices=choices)
 
     def put(self, experiment: Experiment, key: Any, predictions: Predictions) -> None:
         """Store predictions."""
-        arrays = {name: getattr(predictions, name) for name in _ARRAYS}
+        arrays = {name: getattr(predictions, name) for name in PREDICTED}
         content = {"reasons": dict(predictions.reasons), "choices": dict(predictions.choices)}
         self._computed.add(_hash(experiment, ["predictions", key]), predictions.name, content, arrays)
 

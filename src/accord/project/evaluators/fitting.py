@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +17,8 @@ from accord.learning import (
     Evaluator,
     EvaluatorSettings,
     Experiment,
+    FoldPlan,
     HeldOutAnswers,
-    Predictions,
     TrainingSet,
     learns,
     level_of,
@@ -29,8 +28,15 @@ from accord.learning import (
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.erasing.refit import save_unless_erased
-from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
-from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.experiments import (
+    further_repetitions,
+    in_question,
+    judge_state,
+    leak_of,
+    planned,
+    synthetic_in,
+)
+from accord.project.evaluators.fit_cache import FitCache, single_threaded
 from accord.project.evaluators.held_out_set import FittedHead
 from accord.project.evaluators.length_check import doubling
 from accord.project.label_scales import note_wordings
@@ -38,12 +44,10 @@ from accord.project.results import Compared, Fitted, speakers_of
 from accord.scoring import asked_in
 from accord.statistics import SIGNIFICANT, Split, grouped_folds, groups_of
 from accord.validation import (
-    BEST_COLUMN,
-    CONSTANT,
-    JUDGE_ALONE,
     CalledRow,
     Comparison,
-    baseline,
+    MetricsTable,
+    Repeats,
     baselines,
     compare_held_out,
     compared,
@@ -310,16 +314,20 @@ class _Fit:
             known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
         )
         self.on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
-        predictions, *more = self._repeated(train, experiment)
-        self.on_stage("baselines")
-        others = baselines(experiment, [evaluator.name])
-        repeats = {evaluator.name: more} if more else {}
-        for again in experiment.repeats(1 + len(more))[1:]:
-            for name in {CONSTANT, BEST_COLUMN, JUDGE_ALONE} & {each.name for each in others}:
-                repeats.setdefault(name, []).append(baseline(again, name))
+        table = MetricsTable(
+            experiment.ratings, experiment.folds, experiment.seed, config.draws,
+            speakers_of(experiment.ratings, train.samples),
+        )  # fmt: skip
+        others, repeats = baselines(experiment, [evaluator.name]), dict[str, Repeats]()
+        if any(map(learns, evaluator.sources)):
+            systems = [self.run(evaluator.cross_predict(train, experiment)), *FoldPlan(others).run()]
+        else:
+            own = planned(evaluator, experiment)
+            systems = FoldPlan([own, *others]).run()
+            first = {each.name: each for each in systems}
+            repeats = further_repetitions([own], others, first, config.repeats, table).shown(evaluator.name)
         self.on_stage("intervals")
-        speakers = speakers_of(experiment.ratings, train.samples)
-        comparison = compared(experiment, [predictions, *others], config.draws, speakers, others=repeats)
+        comparison = compared(experiment, systems, config.draws, table.speakers, others=repeats)
         comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
         self.on_stage(f"{evaluator.name}: all labels")
         fitted = cache.fitted(experiment, evaluator, lambda: self.run(evaluator.fit(train, known)))
@@ -327,18 +335,6 @@ class _Fit:
         doubled = None if rests is None else doubling(project, fitted, known, train.samples)
         judge = judge_state(project, known)
         return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled)
-
-    def _repeated(self, train: Training, experiment: Experiment) -> list[Predictions]:
-        """Return the evaluator's predictions in each repetition; one alone if its sources learn."""
-        evaluator, config = self.evaluator, self.project.config
-        count = 1 if any(map(learns, evaluator.sources)) else repeats_of(config.repeats, len(experiment.ratings))
-        return [
-            again.cached(evaluator.name, cache_key(evaluator), partial(self._predicted, train, again))
-            for again in experiment.repeats(count)
-        ]
-
-    def _predicted(self, train: Training, experiment: Experiment) -> Predictions:
-        return self.run(self.evaluator.cross_predict(train, experiment))
 
     def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
         """Fit on one side of a split and test on the other; the tested evaluator is kept."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accord.evidence import Column, EvidenceTable
-from accord.learning import Experiment, Predictions, make_head
+from accord.learning import Experiment, Head, Planned, make_head
 from accord.models import JUDGE, RecordedJudge
 from accord.project.judges.recorded_judges import expected_answer
 from accord.validation import BEST_COLUMN
@@ -24,8 +24,8 @@ def all_runs(count: int) -> str:
     return f"judge-{count}-runs"
 
 
-def run_rivals(project: Workspace, experiment: Experiment, samples: Sequence[Sample]) -> list[Predictions]:
-    """Return lines on the first run and on the mean of all runs of a recorded judge's answer to the main question.
+def run_rivals(project: Workspace, experiment: Experiment, samples: Sequence[Sample]) -> list[Planned]:
+    """Return the first run and the mean of all runs of a recorded judge's answer to the main question, to be predicted.
 
     Empty unless at least half of the rated samples with an answer have several runs.
     """
@@ -42,9 +42,12 @@ def run_rivals(project: Workspace, experiment: Experiment, samples: Sequence[Sam
     found = []
     for name, answers in named.items():
         table = _replayed_answers(name, RecordedJudge(answers, recording.model), samples, question)
-        own_experiment = replace(experiment, evidence=table, cache=None)
-        found.append(own_experiment.run(name, lambda asked: make_head(BEST_COLUMN, asked, {})))
+        found.append(Planned(name, _best_column, replace(experiment, evidence=table)))
     return found
+
+
+def _best_column(question: Question) -> Head:
+    return make_head(BEST_COLUMN, question, {})
 
 
 def _replayed_answers(name: str, judge: RecordedJudge, samples: Sequence[Sample], question: Question) -> EvidenceTable:
