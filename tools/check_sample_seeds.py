@@ -13,7 +13,7 @@ from pathlib import Path
 import draw_sample_ratings
 
 from accord.evidence import EvidenceTable
-from accord.learning import Experiment, make_head
+from accord.learning import Experiment, FoldPlan, make_head
 from accord.project import Config, Project
 from accord.sample import sources
 from accord.statistics import FOLDS
@@ -42,7 +42,7 @@ def holds(seed: int, ratings: Path) -> bool:
     table, labels, question = read(ratings)
     experiment = Experiment.of(table, labels, question, FOLDS)
     ours, rated = experiment.run("mixed", lambda asked: make_head("mixed", asked, {})), experiment.ratings
-    systems = [ours, *baselines(experiment)]
+    systems = [ours, *FoldPlan(baselines(experiment)).run()]
     found = [d for d in compared(experiment, systems, DRAWS).differences if d.statistic == "rmse"]
     beaten = all(is_better(d) and d.p_holm < SURE for d in found)
     shown = ", ".join(f"{d.against} {d.test.difference:+.3f} [{d.test.low:+.3f}, {d.test.high:+.3f}]" for d in found)
