@@ -19,6 +19,7 @@ from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
 from .evaluators.gap_search import gap_searches as gap_searches
 from .evaluators.held_out_set import tested_on as tested_on
+from .evaluators.fit_cache import single_threaded as single_threaded
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files

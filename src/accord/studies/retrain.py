@@ -24,7 +24,7 @@ from accord.decisions import Contest
 from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
-from accord.project import Fitted, Project, labels_at
+from accord.project import Fitted, Project, labels_at, single_threaded
 from accord.project import modified_at as modified_at
 from accord.results import Figure, Ledger, counted, written
 from accord.statistics import SIGNIFICANT, STATISTICS, grouped_folds
@@ -346,7 +346,8 @@ def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, ti
     folds, seed = comparison.folds, comparison.seed
     experiment = Experiment(train.question, evidence, past_labels, rated, splits, folds, seed)
     count = len(comparison.repeats(comparison.systems[0].name))
-    systems = [again.run(IN_USE, lambda question: before.learner) for again in experiment.repeats(count)]
+    with single_threaded(len(rated)):
+        systems = [again.run(IN_USE, lambda question: before.learner) for again in experiment.repeats(count)]
     if not systems[0].scored.any():
         raise BadInput(next(iter(systems[0].reasons), "it has no predictions"))
     return systems
