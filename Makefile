@@ -143,7 +143,7 @@ shape: $(VENV)/ready ## print sizes of functions, files and faces next to those 
 	$(BIN)/python benchmarks/architecture.py --quick $(if $(or $(BASE),$(TAG)),--baseline $(or $(BASE),$(TAG)))
 
 cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by default the last tag (three minutes)
-	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick) $(if $(STOP),--stop $(STOP))
 
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache .testmondata*

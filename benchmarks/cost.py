@@ -1,11 +1,12 @@
 """Processor time and peak memory of daily work, compared with an earlier commit.
 
-    python benchmarks/cost.py [--baseline COMMIT] [--only import,score] [--quick] --json OUT
+    python benchmarks/cost.py [--baseline COMMIT] [--only import,score] [--quick] [--stop RATIO] --json OUT
 
 Every case runs for the baseline and for the working tree in turn, each time in a process of its own, so that other work
 on the machine meets both. The table holds the lowest processor time and peak memory of the repetitions. A case is
 repeated while the time allows, at most `REPETITIONS` times. `ratio` is the working tree's time by the baseline's; a row
-above `LIMIT` is marked.
+above `LIMIT` is marked. With `--stop`, cases with more time than this ratio are measured once more, and the exit status
+is 1 if a case is above it both times.
 
 start-up     `accord --help`
 import       20,000 conversations of ten turns with a rating each, into a new store
@@ -320,19 +321,25 @@ def main() -> None:
     """Run the benchmark."""
     parser = options("cost", (__doc__ or "").splitlines()[0], list(CASES))
     parser.add_argument("--baseline", metavar="COMMIT", help="commit to compare with; default: the last tag")
+    parser.add_argument("--stop", type=float, metavar="RATIO", help="ratio of time that stops a release")
     given = parser.parse_args()
     cases = chosen(parser, given.only, list(CASES))
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's processes have compiled modules
     try:
         commit = given.baseline or default_baseline()
         with checkout(commit) as base:
-            rows = compared(cases, base, given.quick, 1 if given.quick else given.limit or REPETITIONS)
+            repetitions = 1 if given.quick else given.limit or REPETITIONS
+            rows = compared(cases, base, given.quick, repetitions)
+            slow = [str(row["what"]) for row in rows if given.stop and row.get("ratio", 0.0) > given.stop]
+            again = compared(slow, base, given.quick, repetitions) if slow else []
     except BadInput as error:
         parser.error(str(error))
     print(f"working tree compared with {commit}\n")
     columns = ["what", "cpu_seconds", "base_cpu_seconds", "ratio", "peak_mb", "base_peak_mb", "memory_ratio", "runs"]
     columns.append("note")
     finish("cost", rows, columns, given.json)
+    if stopping := [str(row["what"]) for row in again if row.get("ratio", 0.0) > given.stop]:
+        sys.exit(f"more than {given.stop:g} times the processor time of {commit}, twice: {', '.join(stopping)}")
 
 
 if __name__ == "__main__":

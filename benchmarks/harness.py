@@ -148,12 +148,12 @@ def checkout(commit: str) -> Iterator[Path]:
 
 
 def default_baseline() -> str:
-    """Return the commit that a comparison begins from: the last tag, or `origin/main`.
+    """Return the commit that a comparison begins from: the last tag before this commit, or `origin/main`.
 
     Raises:
         BadInput: The repository has neither.
     """
-    if tag := _git("describe", "--tags", "--abbrev=0"):
+    if tag := _git("describe", "--tags", "--abbrev=0", "HEAD^"):
         return tag
     if _git("rev-parse", "--verify", "--quiet", "origin/main"):
         return "origin/main"

@@ -141,7 +141,7 @@ def test_only_the_jobs_that_publish_can_ask_for_a_token() -> None:
         assert all(re.search(r"@(v\d+|release/v\d+)$", each) for each in uses), uses
         assert ("pypa/gh-action-pypi-publish@release/v1" in uses) == (name in publishing)
         assert name not in publishing or job["permissions"] == {"id-token": "write"}
-    assert set(jobs["publish-accord"]["needs"]) == {"build", "tests", "wheels"}
+    assert set(jobs["publish-accord"]["needs"]) == {"build", "tests", "cost", "wheels"}
     assert jobs["tests"]["uses"].removeprefix("./") == ".github/workflows/tests.yml"
     assert "workflow_call" in content(".github/workflows/tests.yml")[True]
     commands = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
