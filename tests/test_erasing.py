@@ -125,7 +125,8 @@ from accord.cli import commands
 from accord.cli.app import app
 from accord.project.erasing import erase, files
 from accord.store.erasure import erasing
-from accord.scoring import erased_rows
+from accord.scoring import erased_rows as parts
+from accord.store.erasure import erased_rows
 import importlib
 
 left = int(sys.argv[1])
@@ -139,15 +140,15 @@ def counted(owner, name):
         return real(*given, **more)
     setattr(owner, name, call)
 
-import accord.store.mart.erasing
 from accord.store.mart.mart import Mart
 from accord.store.store import Store
 counted(erasing.Erasures, "bury")
-counted(erase, "erase_scores")
+counted(Mart, "erase")
 counted(Mart, "_write")
 counted(Mart, "compact")
 counted(files, "write_atomically")
 counted(erased_rows, "write_atomically")
+counted(parts, "write_atomically")
 counted(erasing.Erasures, "erase")
 counted(erasing, "_scrub_json")
 counted(erasing, "_scrub_days")
@@ -283,12 +284,12 @@ def test_waiting_answers_are_erased(project: Path) -> None:
         shutil.move(path, project / "accord.db.unsaved")
     held.rmdir()
     from accord.project.erasing.files import ErasedContent, erase_in_files
-    from accord.scoring import ErasedNames
+    from accord.store import ErasedNames
 
     with Project(config_from({"store": "sqlite:///accord.db"})) as opened:  # opening stores what waits
         with closing(Store("sqlite:///accord.db")) as store:
             assert Spool(store).put(rows) is not None
-        content = ErasedContent(ErasedText(names=[VICTIM]), ErasedNames({VICTIM: None}))
+        content = ErasedContent(ErasedText(names=[VICTIM]), ErasedNames.of({VICTIM: None}))
         found = [each for each in erase_in_files(opened, content) if each.kind == "waiting answers"]
     assert [each.rows for each in found] == [2] and before == Path.cwd()
     [left] = (project / "accord.db.unsaved").glob("*.jsonl")
