@@ -100,8 +100,8 @@ def conformal_ranks(
 def _earlier_and_smaller(order: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return, (n,), the number of earlier rows with a smaller value than each row, by merging halves.
 
-    `order` has the rows, numbered by arrival, in the order of their values. On each level, the rows of a block of 2^(k+1)
-    arrivals are in this order, and those of its right half count the rows of its left half before them.
+    `order` has the rows, numbered by arrival, in the order of their values. On each level, the rows of a block of
+    2^(k+1) arrivals are in this order, and the rows of its right half count the rows of its left half before them.
     """
     counts, level = np.zeros(len(order), np.intp), order
     for bit in reversed(range(int(len(order)).bit_length())):
