@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from commands import accord, accord_json, refused, write_rows
@@ -41,8 +41,9 @@ from waiting import until
 
 from accord.edges import BadInput
 from accord.learning import Evaluator
-from accord.project import Project, Selection, erase, expire, plan_erasure
+from accord.project import PLACE_WORDS, Project, Selection, erase, expire, plan_erasure
 from accord.project.config import config_from
+from accord.project.erasing.files import Kind
 from accord.project.erasing.inventory import FILE_PLACES, STORE_PLACES
 from accord.project.erasing.refit import save_unless_erased
 from accord.store import ErasedText, Erasures, Spool, Store, backup, restore
@@ -508,6 +509,11 @@ def test_data_of_a_person_are_exported(project: Path) -> None:
     assert "not an empty folder" in refused("store", "person", "ann", "--export", "user")
     assert "has nothing of 'nobody'" in refused("store", "person", "nobody", "--export", "empty")
     assert not Path("empty").exists()
+
+
+def test_receipts_name_every_table_and_kind_of_file_that_an_erasure_changes() -> None:
+    kinds = set(get_args(Kind)) - {"yours", "unreadable"}
+    assert PLACE_WORDS.keys() == kinds | (metadata.tables.keys() - {"erased", "claims", "budgets", "schema_version"})
 
 
 def test_the_inventory_names_every_table_and_folder() -> None:

@@ -5,6 +5,7 @@ from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
 from .erasing.erase import restore_scores as restore_scores, resume as resume
+from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
 from .erasing.person import export_person as export_person
 from .erasing.refit import refit_note as refit_note
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire

@@ -32,7 +32,8 @@ from .score import central_interval as central_interval, entropy as entropy, INT
 from .score import mean as mean, POPULATION as POPULATION, quantile as quantile, Score as Score
 from .score import score_from as score_from, ScoreRow as ScoreRow
 from .score import Signature as Signature, Unscored as Unscored, variance as variance
-from .score_table import ADDED_COLUMNS as ADDED_COLUMNS, arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
+from .score_table import ADDED_COLUMNS as ADDED_COLUMNS, ANNOTATION_WORDS as ANNOTATION_WORDS
+from .score_table import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .score_table import BATCH_ROWS as BATCH_ROWS, mart_answer as mart_answer, MART_COLUMNS as MART_COLUMNS
 from .score_table import mart_frame as mart_frame, mart_lines as mart_lines, mart_schema as mart_schema
 from .score_table import MartRow as MartRow, bundle_of as bundle_of, in_calendar_only as in_calendar_only

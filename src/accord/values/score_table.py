@@ -90,10 +90,10 @@ ADDED_COLUMNS = ("version",)
 """Columns that parts of 0.2.0 lack; they are null there."""
 MART_COLUMNS = tuple(name for name, column in SCORE_TABLE.items() if column.place != "files")
 """Columns of the mart."""
-WORDS = frozenset(
-    {*(name for name, column in SCORE_TABLE.items() if column.holds_words), "quote", "comment", "span", "id", "error"}
-)
-"""Columns that may hold words or facts of people: those of scores, of exported annotations, and of live scoring."""
+ANNOTATION_WORDS = frozenset({"quote", "comment", "span"})
+"""Fields of annotations that may hold words of a conversation or an annotator."""
+WORDS = ANNOTATION_WORDS | {"id", "error"} | {name for name, column in SCORE_TABLE.items() if column.holds_words}
+"""Columns that may hold words or facts of people: those of annotations, of rows of live scoring, and of scores."""
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
 
 

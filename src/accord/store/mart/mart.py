@@ -114,8 +114,6 @@ class Mart:
         self.folder = Path(folder)
         self._known: dict[tuple[str, int, int], MartPart] = {}
         self._logs: dict[str, _LiveLog] = {}
-        self._damaged: dict[tuple[str, int], str] = {}
-        self._unread: list[str] = []
         self._fresh: tuple[MartState, pl.DataFrame] | None = None
         self.erased = ErasedList(self.folder)
         self._lock = Lock()
@@ -253,14 +251,10 @@ class Mart:
             return tuple(fault.removesuffix(f"; {IGNORED}") for fault in self.state().faults)
 
     def _read_all(self) -> None:
-        """Read every part whole, a column at a time, and note the damaged ones."""
+        """Read every part whole, and note the damaged ones."""
         for key, part in list(self._known.items()):
             with suppress(FileNotFoundError):  # compacted meanwhile
-                if not self._fault(key, part) and (fault := read_metadata(self.folder / key[0], is_whole=True).fault):
-                    self._damaged[key[0], key[1]] = fault
-
-    def _fault(self, key: tuple[str, int, int], part: MartPart) -> str:
-        return part.fault or self._damaged.get(key[:2], "")
+                self._known[key] = part if part.fault else read_metadata(self.folder / key[0], is_whole=True)
 
     def _read_fresh(self, names: Sequence[str]) -> pl.DataFrame:
         """Return the rows of parts that were not compacted and of logs, the last of each key."""
@@ -274,9 +268,8 @@ class Mart:
             except FileNotFoundError:
                 raise
             except unreadable_parquet() as error:
-                with suppress(OSError):
-                    size = (self.folder / name).stat().st_size
-                    self._damaged[name, size] = f"{name} cannot be read: {first_line(error)}"
+                fault = f"{name} cannot be read: {first_line(error)}"
+                self._known |= {key: MartPart(fault=fault) for key in self._known if key[0] == name}
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
     def _part(self, name: str) -> MartPart:
@@ -287,14 +280,16 @@ class Mart:
         parts: dict[str, tuple[int, MartPart]] = {}
         logs: dict[str, int] = {}
         faults: list[str] = []
-        self._unread = []
         seen: dict[tuple[str, int, int], MartPart] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
             if not is_log and entry.suffix != ".parquet":
                 continue
             with suppress(FileNotFoundError):  # compacted or turned into a part meanwhile
-                if (size := self._size(entry, faults)) is None:
+                try:
+                    size = regular_size(entry)
+                except BadInput as error:
+                    faults.append(f"{str(error).partition(';')[0]}; {IGNORED}")
                     continue
                 if is_log:
                     if invalid := self._read_log(entry):
@@ -303,8 +298,8 @@ class Mart:
                     continue
                 key = entry.name, size, entry.stat().st_mtime_ns
                 part = seen[key] = self._known.get(key) or read_metadata(entry)
-                if fault := self._fault(key, part):
-                    faults.append(f"{fault}; {IGNORED}")
+                if part.fault:
+                    faults.append(f"{part.fault}; {IGNORED}")
                 else:
                     parts[entry.name] = size, part
         self._known = seen
@@ -312,15 +307,6 @@ class Mart:
         gone = {name for _, part in parts.values() for name in part.replaces}
         sealed = {f"live-{name.removeprefix('part-').removesuffix('.parquet')}.jsonl" for name in (*parts, *gone)}
         return _without(parts, gone), _without(logs, sealed | gone), faults
-
-    def _size(self, entry: Path, faults: list[str]) -> int | None:
-        """Return the size of a regular file; for any other, note the fault and return None."""
-        try:
-            return regular_size(entry)
-        except BadInput as error:
-            self._unread.append(entry.name)
-            faults.append(f"{str(error).partition(';')[0]}; {IGNORED}")
-            return None
 
     def _read_log(self, path: Path) -> int:
         """Read the new lines of a log, and return the number of invalid lines so far."""
@@ -444,8 +430,8 @@ class Mart:
             try:
                 replaced = own._write_compacted()
             except StoreError:
-                known = len(own._damaged)
-                if not own.faults() or len(own._damaged) == known:
+                known = len(own.state().faults)
+                if len(own.faults()) == known:
                     raise
                 replaced = own._write_compacted()  # without the parts that are known to be damaged now
             for name in replaced:
@@ -462,7 +448,7 @@ class Mart:
         there, _ = self.scan()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
         # Open logs stay: their rows come again and replace these.
-        replaced = (parts.keys() | before) - {name for name, _ in self._damaged}
+        replaced = (parts.keys() | before) - {key[0] for key, part in self._known.items() if part.fault}
         self._write(there, None, base=True, replaces=replaced)
         return replaced
 
