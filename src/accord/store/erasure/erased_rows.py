@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from accord.edges import MB, regular_size, unescape_formula, unreadable_parquet, write_atomically
+from accord.edges import MB, open_regular, regular_size, unescape_formula, unreadable_parquet, write_atomically
 from accord.store.erasure.erasing import Erasures
 from accord.store.erasure.tombstones import name_hash
 from accord.values import WORDS
@@ -222,7 +222,7 @@ def overwrite_erased(
     and for one that was written in place.
     """
     changes, left, place = list[tuple[int, bytes]](), list[Mapping[str, Any] | None](), 0
-    with path.open("rb") as stream:
+    with io.BufferedReader(open_regular(path)) as stream:
         for line, row in _rows_of(stream):
             if (kept := names.row(row)) is not row:
                 size = len(line.rstrip(b"\r\n"))
