@@ -93,7 +93,7 @@ MART_COLUMNS = tuple(name for name, column in SCORE_TABLE.items() if column.plac
 ANNOTATION_WORDS = frozenset({"quote", "comment", "span"})
 """Fields of annotations that may hold words of a conversation or an annotator."""
 WORDS = ANNOTATION_WORDS | {"id", "error"} | {name for name, column in SCORE_TABLE.items() if column.holds_words}
-"""Columns that may hold words or facts of people: those of annotations, of rows of live scoring, and of scores."""
+"""Columns of annotations, of live scoring and of scores that may hold words or facts of people."""
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
 
 
@@ -125,7 +125,7 @@ def score_status(row: Mapping[str, Any]) -> str:
 
 
 def score_cell(name: str, row: Mapping[str, Any], is_escaped: bool = True) -> Any:
-    """Return the cell of a table for a column of a `ScoreRow`; `is_escaped` escapes what a spreadsheet would run."""
+    """Return the cell of a table for a column of a `ScoreRow`; `is_escaped` escapes formulas."""
     if name == "status":
         return score_status(row)
     value = row.get(name)

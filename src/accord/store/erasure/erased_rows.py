@@ -1,6 +1,6 @@
 """Removing erased conversations and annotators from tables of scores and annotations: rows, frames and files.
 
-Names are looked up by their hashes, so that a list of erased names holds none of them. A row about an erased
+Names are looked up by their hashes, so that a list of erased names does not hold the names. A row about an erased
 conversation is removed, or it stays under a pseudonym without the columns that may hold words (`WORDS`).
 """
 
@@ -216,7 +216,7 @@ _GONE = b'{"status": "erased", "conversation": null}'
 def overwrite_erased(
     path: Path, names: ErasedNames, gone: bytes = b"", writes: bool = True
 ) -> list[Mapping[str, Any] | None]:
-    """Overwrite the rows with an erased name in a log, whose writer may go on, and return what they became.
+    """Overwrite the rows with an erased name in a log, whose writer may go on, and return the changed rows.
 
     A row is overwritten by `gone`, or by the row under a pseudonym if that is as short; None stands for a removed row
     and for one that was written in place.

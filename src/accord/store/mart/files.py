@@ -79,12 +79,12 @@ def check_part(
     Args:
         place: File or URL of the part.
         key: Key of the metadata in the Parquet file; they have the number of `rows`.
-        schema: Columns that the part must have; those of `ADDED_COLUMNS` may be missing.
+        schema: Columns of the part, of which `ADDED_COLUMNS` may be missing.
         options: Storage options of a URL.
         is_whole: True to read every page, too.
 
     Raises:
-        ValueError: It is not a part, or its rows or columns are others than those of its metadata. Damaged files raise
+        ValueError: It is not a part, or its rows or columns differ from its metadata. Damaged files raise
             any of `unreadable_parquet`.
     """
     import polars as pl

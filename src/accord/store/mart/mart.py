@@ -236,7 +236,7 @@ class Mart:
             except unreadable_parquet() as error:
                 if tries_left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({first_line(error)}); see what is damaged: accord "
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); list the damage: accord "
                         "store check"
                     ) from None
                 if tries_left == _MOST_TRIES - 2:  # the same failure twice: compaction is not the cause
