@@ -20,11 +20,7 @@ import numpy as np
 from harness import Row, Server, process_memory
 
 from accord.store import Mart
-from accord.store.mart.rows import (
-    bundle_of,
-    mart_schema,
-    row_key,
-)
+from accord.values import bundle_of, mart_schema, row_key
 
 PAGES = (
     "/board?by=version", "/board?by=topic", "/board?system=system-1", "/board?system=system-1&by=topic",

@@ -10,7 +10,7 @@ import pytest
 import scaled
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, MemoryTable, read, score_schema
+from accord.formats import MemoryTable, read, score_schema
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.scoring import (
@@ -20,7 +20,7 @@ from accord.scoring import (
     ScoreOptions,
 )
 from accord.testing import check_batch_scorer
-from accord.values import Conversation, Sample, Turn
+from accord.values import BAD_ROW, SCORE_TYPES, SCORED, Conversation, Sample, Turn
 
 
 @pytest.fixture(scope="module")

@@ -385,8 +385,9 @@ def test_section_of_new_scores_for_the_report(tmp_path: Path) -> None:
     with board(tmp_path / "none", []) as opened:
         assert new_scores_section(opened.project) is None
     with board(tmp_path / "new", traps()) as opened:
-        section = new_scores_section(opened.project)
-        assert section == figures(opened)[1].section()
+        section, own = new_scores_section(opened.project), figures(opened)[1].section()
+        assert section is not None and [*section.parts[: len(own.parts)]] == [*own.parts]
+        assert section.parts[-1].summary == "Lowest scores, to read first"  # type: ignore[union-attr]
     with board(tmp_path / "learned", [row("c", 2.0, in_training=True)]) as opened:
         section = new_scores_section(opened.project)
         assert section is not None and section.lead.startswith("The evaluator learned from the conversation")

@@ -850,7 +850,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
     printed("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
     assert "holds other scores (--role: " in refused("score", name, "--out", "parts/", "--workers", "1")
-    printed("scores", "merge", "parts", "--out", "merged.jsonl")
+    printed("export", "merged.jsonl", "--scores", "parts")
     merged = read_rows("merged.jsonl")
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)
     assert all(row["in_training"] for row in merged)
@@ -865,10 +865,10 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
         write(f"folder/t{place}.txt", "Ann: My bill is wrong.\nAcme Support: We correct it.\nAnn: Thank you.\n")
     write("folder/README.txt", "Chats of May.\n")
     assert refused("score", "folder", "--out", "s.jsonl").endswith(
-        "accord score folder --out scores/, then accord scores merge scores/ --out s.jsonl"
+        "accord score folder --out scores/, then accord export s.jsonl --scores scores/"
     )
     printed("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
-    printed("scores", "merge", "scores/", "--out", "s.jsonl")
+    printed("export", "s.jsonl", "--scores", "scores/")
     found = read_rows("s.jsonl")
     assert [row["conversation"] for row in found] == ["t0", "t1"]
     assert not any(row["in_training"] for row in found)

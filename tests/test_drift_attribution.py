@@ -50,6 +50,18 @@ def test_ranks_are_uniform_whatever_the_values_and_ties_are() -> None:
     assert conformal_ranks([1.0, 2.0, 0.0], "aab", [0.5, 0.5, 0.5]).tolist() == [0.5, 0.75, 0.5]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 64, 65])
+def test_ranks_are_counted_among_earlier_values_of_the_stratum(count: int) -> None:
+    rng = np.random.default_rng(count)
+    values, strata, uniforms = rng.integers(0, 5, count), rng.integers(0, 3, count), rng.uniform(size=count)
+    wanted = []
+    for place, (value, stratum, uniform) in enumerate(zip(values, strata, uniforms, strict=True)):
+        earlier = values[:place][strata[:place] == stratum]
+        smaller, equal = (earlier < value).sum(), (earlier == value).sum()
+        wanted.append((smaller + uniform * (1 + equal)) / (len(earlier) + 1))
+    assert conformal_ranks(list(values), list(strata), list(uniforms)).tolist() == wanted
+
+
 def test_days_that_move_together_are_no_change_unless_the_move_lasts() -> None:
     rng = np.random.default_rng(2)
     day = np.repeat(np.arange(120), 50)

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from commands import accord, accord_json, refused, write_rows
 from new_user_files import workbook
 from special_files import make_link
 
+from accord.formats import ScoreWriter
 from accord.project import Project, Selection, config_from, erase, expire
 from accord.scoring import ConversationFacts, RowOrigin
-from accord.values import SCORE_COLUMNS
+from accord.scoring.results import ScoreCounts
+from accord.values import SCORE_COLUMNS, SCORE_TABLE, SCORE_TYPES, WORDS, ScoreRow, score_frame
 
 GONE, KEPT = "chat-4711", "chat-4712"
 SAID = "My parcel from the shop in the old town has not arrived since Tuesday"
@@ -190,6 +193,85 @@ def test_scores_age_by_the_time_of_their_conversation(project: Path) -> None:
     with Project(config_from({"store": "sqlite:///accord.db"}, folder=project)) as opened:
         assert erase(opened, Selection(before=datetime(2026, 1, 1, tzinfo=UTC))).conversations == 1
     assert left() == {"new", "undated"}
+
+
+# --- every column that may hold words, in every place of scores ------------------------------------------------------
+
+CANARY = "CANARY-4711"
+
+
+def test_a_score_has_its_columns_and_every_column_says_whether_it_holds_words() -> None:
+    assert tuple(ScoreRow.__annotations__) == SCORE_COLUMNS and set(SCORE_COLUMNS) < set(SCORE_TYPES)
+    assert {name for name, column in SCORE_TABLE.items() if column.kind in ("text", "json") and not column.holds_words} == {
+        "conversation", "annotator", "version", "signature", "status", "distribution", "question", "evaluator", "system",
+        "origin", "run",
+    }  # fmt: skip
+
+
+def planted(name: str) -> dict[str, Any]:
+    """A row of a file of scores with the canary in every column that may hold words."""
+    cells = {column: CANARY if SCORE_TABLE[column].kind == "text" else {CANARY: 1.0}
+             for column in SCORE_COLUMNS if column in WORDS}  # fmt: skip
+    return score_row(name, **cells)
+
+
+def bytes_left() -> bytes:
+    return b"".join(
+        path.read_bytes() for path in Path().rglob("*") if path.is_file() and path.suffix not in (".db", "")
+    )
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept under a pseudonym", "removed"])
+def test_no_column_of_any_place_keeps_a_word(project: Path, keeps: bool) -> None:
+    rows = [planted(GONE), planted("=" + GONE), score_row(KEPT)]
+    for name in ("scores.jsonl", "scores.csv", "scores.parquet"):
+        with ScoreWriter(Path(name)) as writer:
+            writer.write(rows)
+    live = {**planted(GONE), "status": "scored", "id": CANARY, "system": "a", "error": CANARY}
+    write_rows("rows.jsonl", [live, {**score_row(KEPT), "status": "scored"}])
+    annotation = {"conversation": KEPT, "against": GONE, "question": "Q0", "by": "ann", "kind": "person", "value": 1,
+                  "quote": CANARY, "comment": CANARY, "span": CANARY}  # fmt: skip
+    write_rows("annotations.jsonl", [annotation])
+    pl.DataFrame([annotation]).write_parquet("annotations.parquet")
+    pl.DataFrame([annotation]).write_csv("annotations.csv")
+    facts = ConversationFacts("a", "1", CANARY, CANARY, CANARY, 1)
+    with Project(config_from({"store": "sqlite:///accord.db"})) as opened:
+        made = [[*RowOrigin("Q0", "e@1").rows(row, facts, 1, CANARY)] for row in rows[:2]]
+        opened.mart.add([*made[1], *RowOrigin("Q0", "e@1").rows(rows[2], ConversationFacts(), 1, None)])
+        with opened.mart.writer() as writer:
+            writer.write(made[0])
+            assert CANARY.encode() in bytes_left()
+            options = ["--keep-scores"] if keeps else []
+            found = accord_json(
+                "store", "erase", "--conversation", GONE, "--conversation", "=" + GONE, "--yes", *options
+            )
+    assert found["scores"] == 2 and {
+        Path(each["path"]).name: each["rows"] for each in found["files"]
+    } == {"scores.jsonl": 2, "scores.csv": 2, "scores.parquet": 2, "rows.jsonl": 1,
+            "annotations.jsonl": 1, "annotations.csv": 1, "annotations.parquet": 1}  # fmt: skip
+    left = bytes_left()
+    assert CANARY.encode() not in left and GONE.encode() not in left and KEPT.encode() in left
+    with Project(config_from({"store": "sqlite:///accord.db"})) as opened:
+        board = opened.mart.read(lambda rows: rows.collect())[0]
+        assert len(board) == len(pl.read_parquet("scores.parquet")) == (3 if keeps else 1)
+        assert board["unscored"].drop_nulls().to_list() == (["erased"] * 2 if keeps else [])
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept under a pseudonym", "removed"])
+def test_a_folder_of_parts_keeps_no_word_and_counts_again(project: Path, keeps: bool) -> None:
+    part = Path("parts/part-0123456789abcdef.parquet")
+    part.parent.mkdir()
+    frame = score_frame([planted(GONE), score_row(KEPT)], is_escaped=True).with_columns(status=pl.lit("scored"))
+    about = {"key": "0123456789abcdef", "place": "a", "urls": [], "start": 0, **asdict(ScoreCounts.of(frame))}
+    frame.write_parquet(part, metadata={"accord": json.dumps(about)})
+    manifest = {"format": 2, "made_from": "x", "parts": [about]}
+    Path("parts/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    options = ["--keep-scores"] if keeps else []
+    found = accord_json("store", "erase", "--conversation", GONE, "--yes", *options)
+    assert [(each["kind"], each["rows"]) for each in found["files"]] == [("scores", 1)]
+    assert CANARY.encode() not in bytes_left() and GONE.encode() not in bytes_left()
+    [listed] = json.loads(Path("parts/manifest.json").read_text(encoding="utf-8"))["parts"]
+    assert listed["rows"] == len(pl.read_parquet(part)) == (2 if keeps else 1) and listed["warnings"] == {}
 
 
 # --- logs of live scores -------------------------------------------------------------------------------------------

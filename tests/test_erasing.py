@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from commands import accord, accord_json, refused, write_rows
@@ -41,8 +41,9 @@ from waiting import until
 
 from accord.edges import BadInput
 from accord.learning import Evaluator
-from accord.project import Project, Selection, erase, expire, plan_erasure
+from accord.project import PLACE_WORDS, Project, Selection, erase, expire, plan_erasure
 from accord.project.config import config_from
+from accord.project.erasing.files import Kind
 from accord.project.erasing.inventory import FILE_PLACES, STORE_PLACES
 from accord.project.erasing.refit import save_unless_erased
 from accord.store import ErasedText, Erasures, Spool, Store, backup, restore
@@ -125,7 +126,8 @@ from accord.cli import commands
 from accord.cli.app import app
 from accord.project.erasing import erase, files
 from accord.store.erasure import erasing
-from accord.scoring import erased_rows
+from accord.scoring import erased_rows as parts
+from accord.store.erasure import erased_rows
 import importlib
 
 left = int(sys.argv[1])
@@ -139,15 +141,15 @@ def counted(owner, name):
         return real(*given, **more)
     setattr(owner, name, call)
 
-import accord.store.mart.erasing
 from accord.store.mart.mart import Mart
 from accord.store.store import Store
 counted(erasing.Erasures, "bury")
-counted(erase, "erase_scores")
+counted(Mart, "erase")
 counted(Mart, "_write")
 counted(Mart, "compact")
 counted(files, "write_atomically")
 counted(erased_rows, "write_atomically")
+counted(parts, "write_atomically")
 counted(erasing.Erasures, "erase")
 counted(erasing, "_scrub_json")
 counted(erasing, "_scrub_days")
@@ -283,12 +285,12 @@ def test_waiting_answers_are_erased(project: Path) -> None:
         shutil.move(path, project / "accord.db.unsaved")
     held.rmdir()
     from accord.project.erasing.files import ErasedContent, erase_in_files
-    from accord.scoring import ErasedNames
+    from accord.store import ErasedNames
 
     with Project(config_from({"store": "sqlite:///accord.db"})) as opened:  # opening stores what waits
         with closing(Store("sqlite:///accord.db")) as store:
             assert Spool(store).put(rows) is not None
-        content = ErasedContent(ErasedText(names=[VICTIM]), ErasedNames({VICTIM: None}))
+        content = ErasedContent(ErasedText(names=[VICTIM]), ErasedNames.of({VICTIM: None}))
         found = [each for each in erase_in_files(opened, content) if each.kind == "waiting answers"]
     assert [each.rows for each in found] == [2] and before == Path.cwd()
     [left] = (project / "accord.db.unsaved").glob("*.jsonl")
@@ -507,6 +509,11 @@ def test_data_of_a_person_are_exported(project: Path) -> None:
     assert "not an empty folder" in refused("store", "person", "ann", "--export", "user")
     assert "has nothing of 'nobody'" in refused("store", "person", "nobody", "--export", "empty")
     assert not Path("empty").exists()
+
+
+def test_receipts_name_every_table_and_kind_of_file_that_an_erasure_changes() -> None:
+    kinds = set(get_args(Kind)) - {"yours", "unreadable"}
+    assert PLACE_WORDS.keys() == kinds | (metadata.tables.keys() - {"erased", "claims", "budgets", "schema_version"})
 
 
 def test_the_inventory_names_every_table_and_folder() -> None:

@@ -52,7 +52,6 @@ from accord.scoring import (
     ConversationFacts,
     merge_parts,
     milliseconds,
-    repair,
 )
 from accord.store import check_store
 
@@ -265,7 +264,7 @@ def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto"
             project.score_parts(path, here / "parts", folder, format=format)
             merge_parts(here / "parts", here / "merged.jsonl")
             assert all(finite(line) for line in (here / "merged.jsonl").read_text(encoding="utf-8").splitlines())
-        assert repair(project).set_aside == ()
+        assert project.mart.compact() and not project.mart.faults()
         shown_board(project)
         checked = check_store(f"sqlite:///{here}/accord.db", project.mart.folder)
         assert not checked.damage
@@ -315,7 +314,7 @@ def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> 
         json.dumps(rows, allow_nan=False).encode()
         ingestor.settle()
         shown_board(project)
-        repair(project)
+        project.mart.compact()
         shown_board(project)
 
 

@@ -25,11 +25,7 @@ from accord.store import (
     mart_folder,
 )
 from accord.store.mart.mart import MOST_LOOSE_ROWS
-from accord.store.mart.rows import (
-    MART,
-    bundle_of,
-    mart_schema,
-)
+from accord.values import MART_COLUMNS, bundle_of, mart_schema
 
 
 def row(name: str, value: float | None = 3.0, **more: Any) -> MartRow:
@@ -50,7 +46,7 @@ def test_a_row_comes_back_with_every_column(tmp_path: Path) -> None:
             "synthetic": True, "input": "00ff", "warning": "far", "attributions": "{}", "turn": 3}  # fmt: skip
     mart.add([row("c", **said)])
     [found], state = mart.read(lambda rows: rows.collect().rows(named=True))
-    assert found.keys() == MART.keys() == mart_schema().keys() and not state.faults
+    assert tuple(found) == MART_COLUMNS == tuple(mart_schema()) and not state.faults
     assert {name: found[name] for name in said if name != "time"} == {k: v for k, v in said.items() if k != "time"}
     assert found["time"].isoformat() == "1970-01-02T00:00:00" and found["options"] == [1, 2, 3]
     assert found["bundle"] == bundle_of("c")
@@ -211,10 +207,18 @@ def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
     for each in (mart, Mart(tmp_path)):
         assert values(each) == {"a": 3.0}
         [fault] = each.read(lambda rows: rows.collect())[1].faults
-        assert "part-0000.parquet" in fault and "accord board repair" in fault
+        assert "part-0000.parquet" in fault and "score its conversations again" in fault
     assert mart.compact() and values(mart) == {"a": 3.0}
-    assert mart.set_aside() == ["part-0000.parquet"] and not Mart(tmp_path).faults() and values(mart) == {"a": 3.0}
-    assert [each.name for each in tmp_path.glob("*.damaged")] == ["part-0000.parquet.damaged"]
+    [fault] = mart.faults()
+    assert "part-0000.parquet" in fault and not mart.has("0000")
+
+
+def test_damaged_part_of_a_run_is_written_again_when_the_run_continues(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    assert mart.add([row("a"), row("b")], "0000") == 2 and mart.add([row("a")], "0000") == 0
+    (tmp_path / "part-0000.parquet").write_bytes(b"PAR1")
+    assert values(mart) == {} and mart.add([row("a"), row("b")], "0000") == 2
+    assert values(mart) == values(Mart(tmp_path)) == {"a": 3.0, "b": 3.0} and not mart.faults()
 
 
 @pytest.mark.parametrize("spoil", [overwritten, instead(make_pipe)], ids=["pages overwritten", "a pipe"])

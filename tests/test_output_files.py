@@ -22,9 +22,9 @@ COMMANDS = [
     ["import", "chats.jsonl", "labels.csv"], ["fit", "m"], ["compare", "--only", "m"],
     *[["export", f"annotations{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
     *[["score", "chats.jsonl", "--out", f"scores{ending}"] for ending in (".csv", ".jsonl", ".parquet")],
-    ["score", "chats.jsonl", "--out", "parts", "--workers", "1"], ["scores", "merge", "parts", "--out", "merged.jsonl"],
+    ["score", "chats.jsonl", "--out", "parts", "--workers", "1"], ["export", "merged.jsonl", "--scores", "parts"],
     ["report", "--out", "report.html"], ["store", "backup", "copy.db"],
-    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["board", "repair"],
+    ["follow", "chats.jsonl", "--out", "rows.jsonl", "--once", "--no-watch"], ["import", "parts"],
 ]  # fmt: skip
 GIVEN = {"chats.jsonl", "labels.csv", "accord.yaml", "rubric.yaml"}
 

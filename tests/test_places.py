@@ -70,7 +70,7 @@ def test_malformed_store_urls_are_one_line_errors(url: str, monkeypatch: pytest.
 @pytest.mark.parametrize("url", [*OTHERS[:3], *OF_STORES], ids=lambda url: url[:40])
 @pytest.mark.parametrize(
     "command", [["import", "{}"], ["score", "{}", "--out", "o.jsonl"], ["score", "a.jsonl", "--out", "{}"],
-                ["scores", "merge", "{}", "--out", "o.jsonl"], ["follow", "{}", "--out", "o.jsonl", "--once"],
+                ["export", "o.jsonl", "--scores", "{}"], ["follow", "{}", "--out", "o.jsonl", "--once"],
                 ["export", "{}"], ["store", "backup", "{}"], ["report", "--out", "{}"], ["init", "{}"]],
     ids=" ".join,
 )  # fmt: skip

@@ -108,7 +108,7 @@ def test_the_error_for_a_new_annotator_decides(sample: Sampled) -> None:
     constant = predicted("constant", np.full(120, values.mean()), band=None)
     decision = decided([fitted_to_people, default, constant], rated)
     assert decision.evaluator == "default" and decision.known is not None and decision.known[0] == "personal"
-    assert "For the annotators in the labels personal has the lower RMSE" in str(decision)
+    assert "For the annotators in the labels personal has the smaller error" in str(decision)
 
 
 def test_scores_that_are_worse_than_the_constant_are_called_so(sample: Sampled) -> None:

@@ -272,7 +272,7 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
             assert {name: list(map(_flag, frame[name])) for name in flags} == flags
     parts = printed("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1")
     assert "24 of 30 rows are of conversations used in training" in parts
-    printed("scores", "merge", "parts", "--out", "merged.jsonl")
+    printed("export", "merged.jsonl", "--scores", "parts")
     merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in read_rows("merged.jsonl")}
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
     assert (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import scaled
+from commands import accord, accord_json
 from new_project import new_project
 from typer.testing import CliRunner
 
@@ -26,12 +27,13 @@ from accord.live.ingest import Ingestor, LiveContext
 from accord.live.messages import Message
 from accord.project import Config, Project
 from accord.scoring import (
+    BatchScorer,
     ConversationFacts,
     Execution,
     input_of,
     latest_scores,
     milliseconds,
-    repair,
+    score_parts,
 )
 from accord.store import Mart, scores_of_run
 from accord.values import SYNTHETIC
@@ -110,13 +112,17 @@ def test_repeated_scores_replace_earlier_rows(project: Project, folder: Path, tm
     assert len(rows(project.mart)) == 12
 
 
-def test_repair_sets_damaged_files_aside(project: Project, folder: Path, tmp_path: Path) -> None:
-    project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
-    before = rows(project.mart)
-    (project.mart.folder / "part-0.parquet").write_bytes(b"PAR1")
-    done = repair(project)
-    assert "part-0.parquet" in done.set_aside[0] and done.rows == 12 and rows(project.mart) == before
-    assert repair(project).set_aside == ()
+def test_damaged_part_of_a_folder_comes_back_when_the_run_continues(
+    project: Project, folder: Path, tmp_path: Path
+) -> None:
+    path = chat_file(tmp_path)
+    project.score_parts(path, tmp_path / "parts", folder, execution=Execution(workers=1))
+    before = without_times(rows(project.mart))
+    [part] = project.mart.folder.glob("part-*.parquet")
+    part.write_bytes(part.read_bytes()[:-20])
+    assert not project.mart.read(lambda each: each.collect())[0].height and part.name in project.mart.faults()[0]
+    project.score_parts(path, tmp_path / "parts", folder, execution=Execution(workers=1))
+    assert without_times(rows(project.mart)) == before and not project.mart.faults()
 
 
 def test_the_mart_gives_the_scores_of_a_run(project: Project, folder: Path, tmp_path: Path) -> None:
@@ -141,12 +147,12 @@ def test_folder_of_parts_is_added_once_with_batch_rows(project: Project, folder:
     for name, row in without_times(rows(project.mart)).items():
         assert row == {**before[name], **{each: pytest.approx(before[name][each], abs=1e-6) for each in
                                           ("value", "low", "high", "probabilities")}}  # fmt: skip
-    assert repair(project, [tmp_path / "parts"]).rows == 12
+    assert project.add_scores(tmp_path / "parts") == 0 and len(rows(project.mart)) == 12
     with pytest.raises(BadInput, match="no scores in parts"):
-        repair(project, [tmp_path])
+        project.add_scores(tmp_path)
 
 
-def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Project, folder: Path) -> None:
+def test_live_rows_are_durable_before_the_answer_and_survive_compaction(project: Project, folder: Path) -> None:
     said = [
         Message("live-1", "user", "Hello?"),
         Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
@@ -157,7 +163,7 @@ def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Pro
         ingestor.take(said[1:])  # again: nothing new
         assert len(rows(project.mart)) == 1
         assert found["system"] == "new" and found["turn"] == 1 and found["origin"] == "live" and found["input"]
-    assert repair(project).rows == 1 and rows(project.mart)["live-1"]["value"] == found["value"]
+    assert project.mart.compact() and rows(project.mart)["live-1"]["value"] == found["value"]
 
 
 def test_unwritable_mart_is_logged_once_and_scoring_continues(folder: Path, tmp_path: Path) -> None:
@@ -195,15 +201,24 @@ def test_sinks_get_each_new_score_once(folder: Path) -> None:
     assert taken == [("events", "2", value), ("file", "2", value)]
 
 
-def test_repair_command_prints_the_number_of_scores(project: Project, folder: Path, tmp_path: Path,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+def test_a_folder_of_another_machine_is_imported_to_the_board(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score_parts(BatchScorer(folder), chat_file(tmp_path), tmp_path / "parts", Execution(workers=1))
     monkeypatch.chdir(tmp_path)
     new_project()
-    done = CliRunner().invoke(app, ["board", "repair"])
-    assert done.exit_code == 0 and "12 scores on the board, 0 added now" in done.output
-    refused = CliRunner().invoke(app, ["board", "repair", str(tmp_path / "nowhere")])
-    assert refused.exit_code != 0 and "no scores in parts" in refused.output
+    assert "12 scores of parts added to the board" in accord("import", "parts")
+    assert accord_json("import", "parts")["scores"] == {"parts": 0}
+    assert accord_json("import", "parts", "chats.jsonl")["scores"] == {"parts": 0}
+
+
+@pytest.mark.parametrize(("moved", "now"), [
+    (["scores", "merge", "parts", "--out", "s.jsonl"], "accord export FILE --scores FOLDER"),
+    (["board", "repair", "parts"], "accord import FOLDER"),
+])  # fmt: skip
+def test_commands_of_0_2_name_what_replaces_them(moved: list[str], now: str) -> None:
+    done = CliRunner().invoke(app, moved)
+    assert done.exit_code == 2 and now in done.output
 
 
 @pytest.mark.parametrize(("said", "found"), [

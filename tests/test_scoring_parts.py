@@ -529,7 +529,7 @@ def test_command_scores_folders_globs_and_files_and_merges(project):
     for number, sources in enumerate((["in"], ["in/*.jsonl"], ["in/a.jsonl", "in/b.jsonl"])):
         done = ran("score", *sources, "--out", f"out{number}/", "--workers", "1")
         assert done.exit_code == 0 and "20 conversations scored" in done.output and "2 parts made" in done.output
-    merged = ran("scores", "merge", "out0", "--out", "scores.jsonl")
+    merged = ran("export", "scores.jsonl", "--scores", "out0")
     assert merged.exit_code == 0 and "20 rows" in merged.output
     found = [json.loads(line) for line in (project / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["conversation"] for row in found] == [f"c{number}" for number in range(20)]
@@ -650,10 +650,10 @@ def test_forged_rows_are_named_and_not_merged(project):
     for name, (change, says) in FORGED.items():
         change(sound).write_parquet(part, metadata={"accord": said})
         for target in ("merged.parquet", "merged.jsonl"):
-            done = ran("scores", "merge", "out", "--out", target)
+            done = ran("export", target, "--scores", "out")
             assert done.exit_code == 1 and part.name in done.output and says in done.output, (name, done.output)
     other_answers()(sound).write_parquet(part, metadata={"accord": said})
-    assert ran("scores", "merge", "out", "--out", "merged.parquet").exit_code == 0
+    assert ran("export", "merged.parquet", "--scores", "out").exit_code == 0
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
@@ -663,16 +663,16 @@ def test_damaged_part_is_named_and_not_merged(project, spoil):
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
     (project / "merged.jsonl").write_text("kept", encoding="utf-8")
-    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "repair", "out"]):
+    for arguments in (["export", "merged.jsonl", "--scores", "out", "--force"], ["import", "out"]):
         done = ran(*arguments)
-        if arguments[0] == "scores" or done.exit_code:
+        if arguments[0] == "export" or done.exit_code:
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
     assert (project / "merged.jsonl").read_text(encoding="utf-8") == "kept"
     again = ran("score", "in", "--out", "out/", "--workers", "1")
     assert again.exit_code == 0 or (part.name in again.output and len(again.output.strip().splitlines()) == 1)
     part.rmdir() if part.is_dir() else part.unlink()
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
-    assert "20 rows" in ran("scores", "merge", "out", "--out", "merged.jsonl", "--force").output
+    assert "20 rows" in ran("export", "merged.jsonl", "--scores", "out", "--force").output
 
 
 @pytest.mark.parametrize("change", [
@@ -692,7 +692,7 @@ def test_odd_manifest_is_refused_in_one_line(project, change):
     path = project / "out/manifest.json"
     path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))), encoding="utf-8")
     for arguments in (
-        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "repair", "out"],
+        ["export", "m.jsonl", "--scores", "out"], ["import", "out"],
         ["score", "in", "--out", "out/", "--workers", "1"],
     ):  # fmt: skip
         done = ran(*arguments)
@@ -713,8 +713,8 @@ def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, conten
     ("arguments", "code", "why"),
     [
         (["in/a.jsonl", "--out", "s.jsonl", "--workers", "2"], 1, "--out scores/"),
-        (["in/a.jsonl", "in/b.jsonl", "--out", "s.jsonl"], 1, "accord scores merge"),
-        (["in/*.jsonl", "--out", "s.parquet"], 1, "accord scores merge"),
+        (["in/a.jsonl", "in/b.jsonl", "--out", "s.jsonl"], 1, "accord export FILE --scores"),
+        (["in/*.jsonl", "--out", "s.parquet"], 1, "accord export FILE --scores"),
         (["in", "--out", "out", "--shard", "3/2"], 1, "--shard"),
         (["in", "--out", "out", "--engine", "dask"], 1, "engine"),
         (["in", "--out", "out", "--skip-bad-rows"], 1, "--skip-bad-rows"),

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -119,6 +120,11 @@ def fill(accord: Accord, project: Path) -> None:
     evaluators = sorted(path.name for path in (project / "evaluators").iterdir())
     for name in evaluators:
         accord("score", "chats.jsonl", "--evaluator", f"evaluators/{name}", "--out", f"scores-{name}.jsonl")
+    # The board has the same scores already, so the folder of parts goes through another store.
+    scratch = ("--workers", "1", "--set", "store=sqlite:///scratch.db")
+    accord("score", "chats.jsonl", "--evaluator", "evaluators/default", "--out", "parts/", *scratch)
+    for path in project.glob("scratch.db*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     accord("export", "annotations.csv")
     (project / "accord.schema.json").write_text(accord("schema"), encoding="utf-8", newline="\n")
     with closing(sqlite3.connect(project / "accord.db")) as store:

@@ -55,7 +55,7 @@ CACHE_SIZE = 16
 NEXT = {
     "Score a file": "accord score chats.jsonl --out scores.jsonl",
     "Score live": "accord serve",
-    "Add a folder of score parts": "accord board repair FOLDER",
+    "Add a folder of scores": "accord import FOLDER",
 }
 """Commands that make the first scores."""
 

@@ -1,6 +1,6 @@
 """Scores of a selection from the mart: one row per text and annotator, with the columns that statistics need.
 
-Resampling draws whole conversations. Large selections draw the bundles of the mart (`accord.store.BUNDLES`) instead,
+Resampling draws whole conversations. Large selections draw the bundles of the mart (`accord.values.BUNDLES`) instead,
 whose sums have the same variance.
 """
 
@@ -29,8 +29,8 @@ from accord.edges import UnknownName
 from accord.learning import RULES, UNLIKE
 from accord.project import Project, comparable_labels
 from accord.results import Figure
-from accord.store import BUNDLES, MartState, MonitoringTables, StoreError
-from accord.values import POPULATION, Question
+from accord.store import MartState, MonitoringTables, StoreError
+from accord.values import BUNDLES, POPULATION, Question
 
 if TYPE_CHECKING:
     import polars as pl
@@ -546,15 +546,13 @@ def _with_spread(rows: pl.DataFrame, options: tuple[float, ...]) -> pl.DataFrame
     """Add the standard deviation of the distribution of each score for a new annotator."""
     import polars as pl
 
-    known = (
-        (pl.col("annotator").cast(pl.String) == POPULATION) & (pl.col("probabilities").list.len() == len(options))
-    ).fill_null(False)
-    places = rows.select(known.arg_true()).to_series() if options else pl.Series([], dtype=pl.UInt32)
+    is_known = (pl.col("annotator") == POPULATION) & (pl.col("probabilities").list.len() == len(options))
+    known = rows.select(is_known.fill_null(False)).to_series()
     spread = np.full(len(rows), np.nan)
-    if len(places):
-        shares = rows["probabilities"].gather(places).list.to_array(len(options)).to_numpy()
-        of = np.array(options)
-        spread[places.to_numpy()] = np.sqrt(np.maximum(shares @ of**2 - (shares @ of) ** 2, 0.0))
+    if options and known.any():
+        lists = rows["probabilities"] if known.all() else rows["probabilities"].filter(known)
+        shares, of = lists.explode().to_numpy().reshape(-1, len(options)), np.array(options)
+        spread[known.to_numpy()] = np.sqrt(np.maximum(shares @ of**2 - (shares @ of) ** 2, 0.0))
     return rows.with_columns(pl.Series("spread", spread).fill_nan(None))
 
 

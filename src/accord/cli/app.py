@@ -40,8 +40,7 @@ PANELS = {
     "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "gaps", "synth", "issues", "models",
               "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
-    "Operate": ("score", "scores", "push", "follow", "watch", "board", "store", "mcp",
-                "skill"),
+    "Operate": ("score", "push", "follow", "watch", "store", "mcp", "skill"),
     "Research": ("paper",),
 }  # fmt: skip
 """Commands by the heading under which `accord --help` lists them."""
@@ -78,6 +77,8 @@ class RootGroup(CommandGroup):
         """Return a command by name; None if there is none."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
+        if cmd_name in MOVED:
+            ctx.fail(MOVED[cmd_name])
         about = plugin_names(frozenset(self.commands)).get(cmd_name)
         return None if about is None else PluginCommand(cmd_name, about, guarded, stop)
 
@@ -112,6 +113,12 @@ _FILE_ERRORS = {
 """Errors that a user can resolve: no space, no permission, an invalid path."""
 _NAME_ERRORS = {errno.EINVAL, errno.EILSEQ}
 """Errors of a name that a file system refuses, such as `a?.csv` on Windows; they count only with the name."""
+
+MOVED = {
+    "scores": "'scores merge' is now part of export: accord export FILE --scores FOLDER",
+    "board": "'board repair' is not needed any more, and import adds folders of scores: accord import FOLDER",
+}
+"""Commands of earlier versions with what replaces them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

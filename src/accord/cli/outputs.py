@@ -99,7 +99,9 @@ _score_rows = rows_with("conversation", "value", "signature")
 SCORES = Output(lambda path: (path / _PARTS).is_file() if path.is_dir() else _score_rows(path))
 """Scores in a file, or in a folder of parts."""
 LIVE_ROWS = Output(rows_with("conversation", "status"))
-ANNOTATIONS = Output(rows_with("conversation", "question", "by", "kind"))
+_annotations = rows_with("conversation", "question", "by", "kind")
+EXPORTED = Output(lambda path: _annotations(path) or _score_rows(path))
+"""Annotations or scores in a file."""
 PREDICTIONS = Output(lambda path: any(key in _beginning(path)[: 2**16] for key in ('"predictions"', '"suggestions"')))
 QUEUE = Output(_is_empty_queue)
 SYNTHETIC = Output(rows_with("id", "messages", "synthetic"))

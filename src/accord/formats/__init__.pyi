@@ -10,12 +10,10 @@ from .files.row_reader import decoded_json as decoded_json, encoding_notes as en
 from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .files.slack_folders import is_slack_channel as is_slack_channel
-from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
+from .files.row_writer import arrow_schema as arrow_schema
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
-from .files.row_writer import QueueWriter as QueueWriter, RowWriter as RowWriter, score_frame as score_frame
-from .files.row_writer import SCORE_NESTED as SCORE_NESTED
-from .files.row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
-from .files.row_writer import ScoreWriter as ScoreWriter, UNSCORED as UNSCORED
+from .files.row_writer import QueueWriter as QueueWriter, RowWriter as RowWriter
+from .files.row_writer import score_schema as score_schema, ScoreWriter as ScoreWriter
 from .labels.annotations import AnnotationWriter as AnnotationWriter, read_annotations as read_annotations
 from .labels.answers import answer_to as answer_to, NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales
 from .labels.label_files import file_roles as file_roles, label_ids as label_ids, raw_label_rows as raw_label_rows

@@ -30,8 +30,8 @@ from accord.models import Models
 from accord.project import LiveConfig, Project, WatchConfig, check_question
 from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
-from accord.store import COUNTED, LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
-from accord.values import POPULATION, Score, Signature, Unscored
+from accord.store import COUNTED, Mart, MartWriter, MonitoringTables, Store, StoreError
+from accord.values import LIVE_ROWS, POPULATION, Score, Signature, Unscored
 
 EVALUATOR_FILE = "evaluator.json"
 CHECK_SECONDS = 2.0

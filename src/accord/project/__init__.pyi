@@ -9,6 +9,7 @@ from .counts_of_ratings import labels_at as labels_at, modified_at as modified_a
 from .counts_of_ratings import RatingCounts as RatingCounts
 from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
 from .erasing.erase import restore_scores as restore_scores, resume as resume
+from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
 from .erasing.person import export_person as export_person
 from .erasing.refit import refit_note as refit_note
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire

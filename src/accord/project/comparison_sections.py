@@ -71,9 +71,12 @@ def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics, que
     }
 
 
-def short_section(found: Comparison, ledger: Ledger, default: str | None, is_marked: bool = False) -> Section:
-    """Return the evaluator, the default, the judge alone, other people and the constant on the same ratings."""
-    shown = [found.systems[0].name, *([default] if default else []), JUDGE_ALONE, BEST_COLUMN]
+def short_section(found: Comparison, ledger: Ledger, default: str | None, is_report: bool = False) -> Section:
+    """Return the evaluator, the default, the judge alone, other people and the constant on the same ratings.
+
+    A report also has the best single feature, and the evaluator's row is highlighted.
+    """
+    shown = [found.systems[0].name, *([default] if default else []), JUDGE_ALONE, *([BEST_COLUMN] if is_report else [])]
     places = [each.evaluator for each in found.results]
     rows = [found.results[places.index(name)] for name in dict.fromkeys(shown) if name in places]
     rows += [found.people] if found.people is not None else []
@@ -85,7 +88,7 @@ def short_section(found: Comparison, ledger: Ledger, default: str | None, is_mar
         near = "within_one_people" if row is found.people else near
         cells.append([row.evaluator, figures["error"], figures["r"], ledger.get(near, "–"), f"{row.n:,}"])
     header = ["evaluator", *(DEFINITIONS[name].label for name in ("error", "r", "within_one")), "n"]
-    return Section("", _about(found, ledger), [Table(header, cells, own=frozenset({0}) if is_marked else frozenset())])
+    return Section("", _about(found, ledger), [Table(header, cells, own=frozenset({0} if is_report else ()))])
 
 
 def full_sections(found: Comparison, ledger: Ledger) -> list[Section]:

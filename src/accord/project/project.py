@@ -286,9 +286,22 @@ class Project(Workspace):
         with self.store.run("score parts", settings) as record:
             result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress, on_part)
             record.results.update(result.to_json())
-            scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
-            self.mart.tidy()
+            self.add_scores(out, record.id)
         return result
+
+    def add_scores(self, folder: str | Path, run: str | None = None) -> int:
+        """Add a folder of scores in parts to the board, each part once, and return the number of new rows.
+
+        Args:
+            folder: Folder that `score_parts` wrote, or its place in object storage.
+            run: Id of the run that scored it; None for a folder of another machine.
+
+        Raises:
+            BadInput: The folder holds no scores in parts, or a part is damaged.
+        """
+        count = scoring.add_parts(self.store, self.mart, str(folder), self.rubric.main, run)
+        self.mart.tidy()
+        return count
 
     def gaps(self) -> GapSearch:
         """Find properties of conversations where people and the judge, or people among themselves, differ.

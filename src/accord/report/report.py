@@ -224,7 +224,7 @@ def _agreement(tried: Compared) -> Section:
     if "alpha" in figures.ledger:
         lead += f" Agreement of people: {figures.ledger['alpha'].sentence()}."
     default = None if tried.decision is None else tried.decision.default
-    return replace(short_section(tried.comparison, figures.ledger, default, is_marked=True), lead=lead)
+    return replace(short_section(tried.comparison, figures.ledger, default, is_report=True), lead=lead)
 
 
 def _error_chart(tried: Compared) -> Markup:

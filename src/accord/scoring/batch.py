@@ -33,10 +33,8 @@ from accord.formats import (
     Fields,
     MemoryTable,
     WrongShape,
-    arrow_schema,
     check_roles,
     convert_row,
-    score_frame,
     with_roles,
 )
 from accord.learning import Evaluator, load_evaluator, project_of
@@ -59,11 +57,13 @@ from accord.values import (
     Target,
     Unscored,
     accept_code,
+    arrow_schema,
     canonical_json,
     find_project_file,
     plugin_code,
     plugin_error,
     project_folder,
+    score_frame,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from accord.decisions import LEFT, Certificate, certify
 from accord.edges import BadInput, BadRow
 from accord.evidence import EvidenceTable
 from accord.formats import (
-    BAD_ROW,
     MemoryTable,
     Record,
     RoleCounts,
@@ -23,7 +22,6 @@ from accord.formats import (
     locate,
     read,
     read_labels,
-    score_frame,
     source_of,
     with_roles,
 )
@@ -46,6 +44,7 @@ from accord.statistics import groups_of
 from accord.store import Mart, Store, batches, runs_in, scores_of_run
 from accord.validation import Shift, drift_summary, shifts
 from accord.values import (
+    BAD_ROW,
     POPULATION,
     WITHOUT_SYNTHETIC,
     Conversation,
@@ -56,6 +55,7 @@ from accord.values import (
     Synthetic,
     Target,
     Unscored,
+    score_frame,
 )
 
 BATCH_SIZE = 500

@@ -26,7 +26,6 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.formats import (
-    BAD_ROW,
     ENDINGS,
     TEXT_SUFFIX,
     File,
@@ -38,7 +37,6 @@ from accord.formats import (
     local_copy,
     reason_to_skip,
     split_files,
-    storage_options,
     write_file,
 )
 from accord.runtime import (
@@ -57,12 +55,13 @@ from accord.scoring.parts import (
     finished,
     part_adapter,
     part_rows,
-    part_url,
     read_manifest,
     reading_part,
+    scan_rows,
     score_piece,
 )
 from accord.scoring.results import PartsRun, ScoreCounts, sum_counts
+from accord.values import BAD_ROW
 
 if TYPE_CHECKING:
     import polars as pl
@@ -336,7 +335,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     parts = sorted(check_parts(str(folder), keys, manifest), key=lambda part: (part.urls, part.start))
     for part in parts:
         check_rows(str(folder), part)
-    _check_unique([_scan(str(folder), part) for part in parts])
+    _check_unique([scan_rows(str(folder), part.key) for part in parts])
     if ending == ".parquet":
         _sink(str(folder), parts, str(out))
     else:
@@ -344,13 +343,6 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
             for part in parts:
                 writer.write(part_rows(str(folder), part.key))
     return sum_counts(part.counts for part in parts)
-
-
-def _scan(folder: str, part: ScorePart) -> pl.LazyFrame:
-    import polars as pl
-
-    url = part_url(folder, part.key)
-    return pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
 
 
 def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
@@ -375,7 +367,7 @@ def _sink(folder: str, parts: Sequence[ScorePart], out: str) -> None:
 
     import polars as pl
 
-    scans = [_scan(folder, part) for part in parts]
+    scans = [scan_rows(folder, part.key) for part in parts]
     with tempfile.TemporaryDirectory(prefix="accord-") as made_in:
         made = Path(made_in) / "merged"
         try:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats import SCORE_TYPES
 from accord.scoring.batch import BatchScorer
+from accord.values import SCORE_TYPES
 
 _SPARK_TYPES = {int: "long", float: "double", bool: "boolean", str: "string"}
 

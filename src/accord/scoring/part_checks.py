@@ -21,11 +21,10 @@ from typing import Any
 import msgspec
 
 from accord.decisions import decode
-from accord.formats import BAD_ROW, SCORED, UNSCORED, storage_options
 from accord.learning import OTHER_QUESTIONS
-from accord.scoring.parts import ScorePart, part_url, reading_part
+from accord.scoring.parts import ScorePart, reading_part, scan_rows
 from accord.scoring.results import ScoreCounts
-from accord.values import entropy, variance
+from accord.values import BAD_ROW, SCORED, UNSCORED, entropy, variance
 
 _TOLERANCE = 1e-6
 _CHECKED = (
@@ -42,12 +41,8 @@ def check_rows(out: str, part: ScorePart) -> None:
     Raises:
         BadInput: The part cannot be read, or a row is wrong; the message names the part and the row, from 1.
     """
-    import polars as pl
-
-    url = part_url(out, part.key)
     with reading_part(out, part.key):
-        scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
-        table = scan.select(_CHECKED).collect()
+        table = scan_rows(out, part.key).select(_CHECKED).collect()
         shared: dict[str, _Options] = {}
         unusual = list[int]()
         for number, row in enumerate(table.iter_rows(named=True), 1):

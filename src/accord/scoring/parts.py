@@ -33,13 +33,10 @@ from accord.edges import (
     first_line,
     one_line,
     regular_size,
-    unescape_formula,
     unreadable_parquet,
     validation_messages,
 )
 from accord.formats import (
-    BAD_ROW,
-    SCORE_NESTED,
     FilePiece,
     delete_file,
     display_path,
@@ -48,15 +45,14 @@ from accord.formats import (
     list_names,
     open_file,
     read_piece,
-    score_schema,
     storage_options,
     write_file,
 )
 from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
 from accord.scoring.results import Count, ScoreCounts, sum_counts
-from accord.store import batches
-from accord.values import Conversation, ScoreRow, canonical_json, content_hash
+from accord.store import batches, check_part, scan_part
+from accord.values import BAD_ROW, Conversation, ScoreRow, canonical_json, content_hash, row_of_cells, score_schema
 from accord.version import __version__
 
 if TYPE_CHECKING:
@@ -382,22 +378,13 @@ def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | Non
 
 def read_part(out: str, key: str) -> ScorePart:
     """Return a part after comparing its file with its metadata; raises `BadInput` as `check_parts`."""
-    import polars as pl
-
     url = part_url(out, key)
     with reading_part(out, key):
         if not is_remote(url):
             regular_size(Path(url))
-        said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
-        part = ScorePart.from_json(json.loads(said[METADATA_KEY], parse_constant=_refuse_constant))
-        scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
-        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
+        part = ScorePart.from_json(check_part(url, METADATA_KEY, score_schema(), storage_options(url)))
         if part.key != key:
             raise ValueError(f"its metadata are those of part-{part.key}")
-        if schema != score_schema():
-            raise ValueError("its columns are not those of scores")
-        if rows != part.counts.rows:
-            raise ValueError(f"it holds {rows} rows, and its metadata say {part.counts.rows}")
     return part
 
 
@@ -417,26 +404,32 @@ def reading_part(out: str, key: str) -> Iterator[None]:
         raise _not_a_part(out, key, why) from None
 
 
+def scan_rows(out: str, key: str) -> pl.LazyFrame:
+    """Return the rows of a part as cells of a table, which are read when they are collected."""
+    url = part_url(out, key)
+    return scan_part(url, score_schema(), storage_options(url))
+
+
+def part_frame(out: str, key: str) -> pl.DataFrame:
+    """Return the rows of a part as cells of a table.
+
+    Raises:
+        BadInput: The part cannot be read.
+    """
+    with reading_part(out, key):
+        return scan_rows(out, key).collect()
+
+
 def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part as `ScoreRow`, each with its `status`.
 
     Raises:
         BadInput: The part cannot be read.
     """
-    import polars as pl
-
-    url = part_url(out, key)
-    with reading_part(out, key):
-        frame = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
-    for row in frame.iter_rows(named=True):
+    for row in part_frame(out, key).iter_rows(named=True):
         with reading_part(out, key):
-            texts = {name: unescape_formula(value) for name, value in row.items() if isinstance(value, str)}
-            nested = {
-                name: json.loads(row[name], parse_constant=_refuse_constant)
-                for name in SCORE_NESTED
-                if row[name] is not None
-            }
-        yield {**row, **texts, **nested}
+            made = row_of_cells(row)
+        yield made
 
 
 def scored_rows(out: str, key: str) -> Iterator[ScoreRow]:

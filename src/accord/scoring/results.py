@@ -12,8 +12,8 @@ from pydantic import Field
 
 from accord.edges import BadInput, count_of
 from accord.evidence import Readable, Tabular
-from accord.formats import BAD_ROW, SCORE_NESTED, SCORE_TYPES, decoded_json, read_rows, score_frame
-from accord.values import ScoreRow
+from accord.formats import read_rows
+from accord.values import BAD_ROW, ScoreRow, row_of_cells, score_frame
 
 if TYPE_CHECKING:
     import polars as pl
@@ -137,7 +137,7 @@ class ScoreRun(Tabular):
         if self.out is None:
             return self.scores
         rows = (row.fields for row in read_rows(Path(self.out)) if not isinstance(row, BadInput))
-        return [{name: _decoded(name, cell) for name, cell in fields.items()} for fields in rows]
+        return [fields if self.out.endswith(".jsonl") else row_of_cells(fields) for fields in rows]
 
     def summary(self) -> dict[str, Any]:
         """Return the counts, the mean and the file."""
@@ -162,15 +162,6 @@ class ScoreRun(Tabular):
             "rated": counts.rated,
             **{name: value for name, value in vars(self).items() if name not in ("counts", "scores")},
         }  # fmt: skip
-
-
-def _decoded(name: str, cell: Any) -> Any:
-    """Decode a cell of a text table: a nested or a boolean one."""
-    if cell == "":
-        return None
-    if SCORE_TYPES.get(name) is bool and isinstance(cell, str):
-        return cell.casefold() == "true"
-    return decoded_json(cell) if name in SCORE_NESTED and isinstance(cell, str) else cell
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,6 @@ message of a whole conversation. Versions that answered the same input share it.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +22,8 @@ from accord.formats import display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.part_checks import check_rows
 from accord.scoring.parts import check_parts, read_manifest, scored_rows
-from accord.scoring.pipeline import ScoringProject
-from accord.store import BATCH_ROWS, DAMAGED, Mart, MartRow, Store, batches
-from accord.values import Conversation, Sample, ScoreRow, Turn
+from accord.store import Mart, Store, batches
+from accord.values import BATCH_ROWS, Conversation, MartRow, Sample, ScoreRow, Turn, mart_answer
 
 TOPIC = ("topic", "domain", "category", "intent")
 USER_GROUP = ("user_group", "group", "segment", "cohort", "persona")
@@ -149,14 +147,11 @@ class RowOrigin:
             "signature": score["signature"], "scored": scored, "input": input, "origin": self.origin, "run": self.run,
             "rated": score["rated"], "in_training": score["in_training"], **asdict(facts),
         }  # fmt: skip
-        yield {
-            **shared, **_answer(score), "question": self.question, "annotator": score["annotator"], "is_main": True,
-            "attributions": _as_text(score["attributions"]), "notes": _as_text(score["notes"]),
-        }  # fmt: skip
+        main = {"question": self.question, "annotator": score["annotator"], "is_main": True}
+        yield {**shared, **mart_answer(score), **main}
         for question, answer in ((score["notes"] or {}).get(OTHER_QUESTIONS) or {}).items():
-            yield {
-                **shared, **_answer(answer), "question": question, "annotator": answer["annotator"], "is_main": False,
-            }  # fmt: skip
+            other = {"question": question, "annotator": answer["annotator"], "is_main": False}
+            yield {**shared, **mart_answer(answer), **other}
 
     def batch(self, samples: Sequence[Sample], scores: Sequence[ScoreRow]) -> list[MartRow]:
         """Return the rows of a batch; a sample has several scores if each member of a panel has one."""
@@ -175,25 +170,8 @@ class RowOrigin:
         ]
 
 
-def _answer(score: Mapping[str, Any]) -> MartRow:
-    """Return the columns of a predicted answer; also used for answers to other questions in notes."""
-    shares = score.get("distribution") or {}
-    names = ("value", "low", "high", "band_low", "band_high", "warning", "unscored")
-    return {
-        **{name: score.get(name) for name in names},
-        "options": [float(option) for option in shares] or None, "probabilities": list(shares.values()) or None,
-    }  # fmt: skip
-
-
-def _as_text(value: Mapping[str, Any] | None) -> str | None:
-    return json.dumps(value) if value else None
-
-
-# --- folders of parts and repair ------------------------------------------------------------------------------------
-
-
 def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | None = None) -> int:
-    """Append the parts of a folder of scores to the mart, each once, and return the number of new rows.
+    """Append the parts of a folder of scores to the mart, and those that are damaged there, and return the new rows.
 
     Raises:
         BadInput: The folder holds no scores in parts, or a part is damaged.
@@ -224,38 +202,3 @@ def _rows_of_part(store: Store, folder: str, key: str, origin: RowOrigin, scored
         for row in batch:
             facts, turns = known.get(row["conversation"], (ConversationFacts(), ()))
             yield from origin.rows(row, facts, scored, input_of(turns, row["turn"]))
-
-
-@dataclass(frozen=True)
-class MartRepair:
-    """Result of repairing the mart.
-
-    Attributes:
-        rows: Number of rows in the mart.
-        added: Number of rows from folders of parts that were not in the mart before.
-        set_aside: Sentences on damaged files.
-    """
-
-    rows: int
-    added: int
-    set_aside: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self)
-
-
-def repair(project: ScoringProject, folders: Sequence[str | Path] = ()) -> MartRepair:
-    """Rename damaged files of the mart to `NAME.damaged`, add folders of score parts, and compact the rest.
-
-    Raises:
-        BadInput: A folder holds no scores in parts, or another process is compacting the mart.
-        StoreError: The mart cannot be written.
-    """
-    store, mart = project.store, project.mart
-    set_aside = [*mart.faults(), *(f"{name} is now {name}{DAMAGED}" for name in mart.set_aside())]
-    added = sum(add_parts(store, mart, str(folder), project.rubric.main) for folder in folders)
-    if not mart.compact():
-        raise BadInput("another process is compacting the mart; run the same command again")
-    count, state = mart.read(lambda rows: int(rows.select("key").collect().height))
-    return MartRepair(count, added, tuple(dict.fromkeys((*set_aside, *state.faults))))

@@ -30,8 +30,7 @@ the variance, so that the factor is 1 on average, to the second order in λ.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +70,9 @@ class ChangeTest:
         return self.alarm is not None
 
 
-def conformal_ranks(values: Sequence[float], strata: Sequence[Hashable], uniforms: Sequence[float]) -> Floats:
+def conformal_ranks(
+    values: Sequence[float] | Floats, strata: Iterable[Hashable], uniforms: Sequence[float] | Floats
+) -> Floats:
     """Return the smoothed rank, (n,) from 0 to 1, of each value among itself and earlier ones of its stratum.
 
     Args:
@@ -79,14 +80,41 @@ def conformal_ranks(values: Sequence[float], strata: Sequence[Hashable], uniform
         strata: (n,) stratum of each value.
         uniforms: (n,) random numbers from 0 to 1, which break ties.
     """
-    seen: dict[Hashable, list[float]] = {}
+    codes: dict[Hashable, int] = {}
+    stratum = np.array([codes.setdefault(each, len(codes)) for each in strata], dtype=np.intp)
+    arrival = np.argsort(stratum, kind="stable")
+    stratum, value = stratum[arrival], np.asarray(values, dtype=float)[arrival]
+    order = np.lexsort((value, stratum))  # by stratum, value and arrival
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (stratum[order][1:] != stratum[order][:-1]) | (value[order][1:] != value[order][:-1])
+    of_order = np.arange(len(order))
+    equal = np.empty(len(order), np.intp)
+    equal[order] = of_order - np.maximum.accumulate(np.where(is_new, of_order, 0))
+    starts = np.searchsorted(stratum, stratum)
+    low = _earlier_and_smaller(order) - starts - equal
     ranks = np.empty(len(values))
-    for place, (value, stratum, uniform) in enumerate(zip(values, strata, uniforms, strict=True)):
-        earlier = seen.setdefault(stratum, [])
-        low, high = bisect_left(earlier, value), bisect_right(earlier, value)
-        ranks[place] = (low + uniform * (high - low + 1)) / (len(earlier) + 1)
-        insort(earlier, value)
+    ranks[arrival] = (low + np.asarray(uniforms, dtype=float)[arrival] * (equal + 1)) / (of_order - starts + 1)
     return ranks
+
+
+def _earlier_and_smaller(order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return, (n,), the number of earlier rows with a smaller value than each row, by merging halves.
+
+    `order` has the rows, numbered by arrival, in the order of their values. On each level, the rows of a block of
+    2^(k+1) arrivals are in this order, and the rows of its right half count the rows of its left half before them.
+    """
+    counts, level = np.zeros(len(order), np.intp), order
+    for bit in reversed(range(int(len(order)).bit_length())):
+        is_right = (level >> bit) & 1
+        lefts = np.cumsum(1 - is_right)
+        block_starts = (level >> (bit + 1)) << (bit + 1)
+        before = np.concatenate(([0], lefts))[block_starts]
+        counts[level] += is_right * (lefts - before)
+        rights = np.arange(1, len(level) + 1) - block_starts - (lefts - before)
+        place = block_starts + np.where(is_right, (1 << bit) + rights, lefts - before) - 1
+        level, rows = np.empty_like(level), level
+        level[place] = rows
+    return counts
 
 
 def change_test(ranks: Floats, day: NDArray[np.intp], level: float, moves_by_day: bool = False) -> ChangeTest:

@@ -4,6 +4,8 @@ from .derived_tables import MonitoringTables as MonitoringTables, VECTOR_DTYPE a
 from .derived_tables import VectorCache as VectorCache
 from .engine import located_store as located_store, store_exists as store_exists, store_file as store_file
 from .engine import StoreError as StoreError
+from .erasure.erased_rows import erase_in_file as erase_in_file, ErasedNames as ErasedNames
+from .erasure.erased_rows import hashed_name as hashed_name, parquet_of as parquet_of, scored_in as scored_in
 from .erasure.erased_text import ErasedText as ErasedText
 from .erasure.erasing import Erasures as Erasures
 from .group_commit import Conflict as Conflict
@@ -11,13 +13,12 @@ from .imports import ImportRecord as ImportRecord, ImportRun as ImportRun, Impor
 from .imports import RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, is_store_file as is_store_file
 from .label_counts import LabelCounts as LabelCounts
-from .mart.erasing import erase_scores as erase_scores
-from .mart.files import DAMAGED as DAMAGED, mart_folder as mart_folder
-from .mart.mart import COUNTED as COUNTED, Mart as Mart, MartState as MartState, MartWriter as MartWriter
+from .mart.files import check_part as check_part, mart_folder as mart_folder, scan_part as scan_part
+from .mart.mart import COUNTED as COUNTED, Mart as Mart, MartRow as MartRow, MartState as MartState
+from .mart.mart import MartWriter as MartWriter
 from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in
 from .mart.queries import scores_of_conversation as scores_of_conversation
 from .mart.queries import scores_of_conversations as scores_of_conversations, scores_of_run as scores_of_run
-from .mart.rows import BATCH_ROWS as BATCH_ROWS, BUNDLES as BUNDLES, LIVE_ROWS as LIVE_ROWS, MartRow as MartRow
 from .people.accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
 from .people.accounts import UserAccount as UserAccount
 from .people.chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED

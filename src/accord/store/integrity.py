@@ -53,7 +53,7 @@ from accord.store.foreign_objects import (
     own_indexes,
 )
 from accord.store.imports import find_orphans
-from accord.store.mart.files import DAMAGED
+from accord.store.mart.files import DAMAGED, SCORE_AGAIN
 from accord.store.mart.mart import Mart
 from accord.store.people.accounts import ROLES
 from accord.store.people.chats import ChatState, MessageState
@@ -150,11 +150,10 @@ def is_store_file(path: Path) -> bool:
 
 def _check_mart(folder: Path, check: StoreCheck) -> None:
     if folder.exists() and not folder.is_dir():
-        repair = f"move it away, then accord board repair: {folder}"
+        repair = f"move it away: {folder}"
         check.damage.append(Damage(f"mart: {folder} is not a folder", repair))
         return
-    repair = "accord board repair; then score again, or restore the file from a backup"
-    check.damage += [Damage(f"mart: {fault}", repair) for fault in Mart(folder).faults()]
+    check.damage += [Damage(f"mart: {fault}", SCORE_AGAIN) for fault in Mart(folder).faults()]
     set_aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     check.notes += [f"{path} was set aside because it could not be read; nothing reads it" for path in set_aside]
 

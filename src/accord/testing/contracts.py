@@ -26,14 +26,28 @@ from accord.evidence import (
     Training,
     TurnMetric,
 )
-from accord.formats import BAD_ROW, SCORED, UNSCORED, Format, Record, admitted, score_schema
+from accord.formats import Format, Record, admitted
 from accord.learning import Head
 from accord.methods import TOP, AssertionBudget, Policy, Pool
 from accord.models import Judge, Models, check_answer, memory_models, questions_for, run
 from accord.redaction import Recognizer, Redactor, recognizers
 from accord.scoring import BatchScorer
 from accord.testing.synthetic_ratings import Planted, planted
-from accord.values import Conversation, Document, Question, Rubric, Sample, Score, Turn, Unscored, load_rubric
+from accord.values import (
+    BAD_ROW,
+    SCORED,
+    UNSCORED,
+    Conversation,
+    Document,
+    Question,
+    Rubric,
+    Sample,
+    Score,
+    Turn,
+    Unscored,
+    load_rubric,
+    score_schema,
+)
 
 if TYPE_CHECKING:
     import polars as pl

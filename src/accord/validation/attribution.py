@@ -19,7 +19,7 @@ test has an alarm and the 95% interval of the judge's share lies on its side of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -260,15 +260,17 @@ def _test_traffic(traffic: Sequence[ScoredConversation], level: float) -> tuple[
 
     Those of the first day of a system and weekday have no earlier day to be ranked among, and are not tested.
     """
-    drawn = ((each.day, _draws(each.conversation), each) for each in traffic)
-    rows = sorted(drawn, key=lambda row: row[:2])
-    days = sorted({day for day, *_ in rows})
+    days = sorted({each.day for each in traffic})
     weekday = {day: _weekday(day) for day in days}
-    strata = [(each.system, weekday[day]) for day, _, each in rows]
-    ranks = change_tests.conformal_ranks([each.value for *_, each in rows], strata, [draws[1] for _, draws, _ in rows])
-    first: dict[tuple[str, int], str] = {}
-    is_compared = np.array([first.setdefault(at, day) != day for at, (day, *_) in zip(strata, rows, strict=True)], bool)
-    of_rows = _places(days, [day for day, *_ in rows])
+    of_rows, (places, uniforms) = _places(days, [each.day for each in traffic]), _draws(each[0] for each in traffic)
+    order = np.lexsort((uniforms, places, of_rows))
+    codes: dict[tuple[str, int], int] = {}
+    strata = [codes.setdefault((each.system, weekday[each.day]), len(codes)) for each in traffic]
+    stratum, of_rows = np.array(strata, dtype=np.intp)[order], of_rows[order]
+    values = np.array([each.value for each in traffic], dtype=float)[order]
+    ranks = change_tests.conformal_ranks(values, stratum, uniforms[order])
+    _, first, inverse = np.unique(stratum, return_index=True, return_inverse=True)
+    is_compared = of_rows != of_rows[first][inverse]
     return change_tests.change_test(ranks[is_compared], of_rows[is_compared], level, moves_by_day=True), days
 
 
@@ -277,14 +279,13 @@ def _test_anchors(anchors: Sequence[JudgedAgain], level: float) -> tuple[change_
     first = {each.target: each.then for each in sorted(anchors, key=lambda each: each.day, reverse=True)}
     scores = [("", target, then) for target, then in first.items()]
     scores += [(each.day, each.target, each.now) for each in anchors]
-    drawn = (
-        (day, _draws(f"{target.conversation} {target.turn} {day}"), target, score) for day, target, score in scores
-    )
-    rows = sorted(drawn, key=lambda row: row[:2])
-    days = sorted({day for day, *_ in rows})
-    targets, values = [target for *_, target, _ in rows], [score for *_, score in rows]
-    ranks = change_tests.conformal_ranks(values, targets, [draws[1] for _, draws, *_ in rows])
-    return change_tests.change_test(ranks, _places(days, [day for day, *_ in rows]), level), days
+    days = sorted({day for day, *_ in scores})
+    places, uniforms = _draws(f"{target.conversation} {target.turn} {day}" for day, target, _ in scores)
+    of_rows = _places(days, [day for day, *_ in scores])
+    order = np.lexsort((uniforms, places, of_rows))
+    rows = [scores[place] for place in order]
+    ranks = change_tests.conformal_ranks([row[2] for row in rows], [row[1] for row in rows], uniforms[order])
+    return change_tests.change_test(ranks, of_rows[order], level), days
 
 
 def _places(days: Sequence[str], of_rows: Sequence[str]) -> NDArray[np.intp]:
@@ -306,10 +307,11 @@ def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
 
-def _draws(name: str) -> tuple[int, float]:
-    """Return a place in the order of a day and a number from 0 to 1: random, but the same for each reader."""
-    digest = blake2b(name.encode("utf-8", "replace"), digest_size=16).digest()
-    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") / 2**64
+def _draws(names: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Return places in the order of a day and numbers from 0 to 1: random, but the same for each reader."""
+    digests = b"".join(blake2b(name.encode("utf-8", "replace"), digest_size=16).digest() for name in names)
+    places, numbers = np.frombuffer(digests, dtype=">u8").reshape(-1, 2).astype(np.uint64).T
+    return places, numbers / 2**64
 
 
 # --- sizes of changes -------------------------------------------------------------------------------------------------

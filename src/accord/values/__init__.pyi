@@ -30,8 +30,19 @@ from .rubric_files import dump_rubric as dump_rubric, load_rubric as load_rubric
 from .rubric_files import shipped_rubrics as shipped_rubrics
 from .score import central_interval as central_interval, entropy as entropy, INTERVAL_MASS as INTERVAL_MASS
 from .score import mean as mean, POPULATION as POPULATION, quantile as quantile, Score as Score
-from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow
+from .score import score_from as score_from, ScoreRow as ScoreRow
 from .score import Signature as Signature, Unscored as Unscored, variance as variance
+from .score_table import ADDED_COLUMNS as ADDED_COLUMNS, ANNOTATION_WORDS as ANNOTATION_WORDS
+from .score_table import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
+from .score_table import BUNDLES as BUNDLES
+from .score_table import BATCH_ROWS as BATCH_ROWS, mart_answer as mart_answer, MART_COLUMNS as MART_COLUMNS
+from .score_table import mart_frame as mart_frame, mart_lines as mart_lines, mart_schema as mart_schema
+from .score_table import MartRow as MartRow, bundle_of as bundle_of, in_calendar_only as in_calendar_only
+from .score_table import LIVE_ROWS as LIVE_ROWS, row_key as row_key, row_of_mart as row_of_mart
+from .score_table import row_of_cells as row_of_cells, row_of_line as row_of_line, score_cell as score_cell
+from .score_table import SCORE_COLUMNS as SCORE_COLUMNS, score_frame as score_frame, SCORE_NESTED as SCORE_NESTED
+from .score_table import score_schema as score_schema, SCORE_TABLE as SCORE_TABLE, SCORE_TYPES as SCORE_TYPES
+from .score_table import SCORED as SCORED, UNSCORED as UNSCORED, WORDS as WORDS
 from .settings import Assistant as Assistant, ChatSettings as ChatSettings, find_project_file as find_project_file
 from .settings import InvalidStudy as InvalidStudy, ItemSettings as ItemSettings, MAX_ROUNDS as MAX_ROUNDS
 from .settings import PROJECT_FILE as PROJECT_FILE, project_folder as project_folder, read_study as read_study

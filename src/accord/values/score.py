@@ -122,10 +122,6 @@ class ScoreRow(TypedDict):
     signature: str
 
 
-SCORE_COLUMNS = tuple(ScoreRow.__annotations__)
-"""Names in a score's flat row, in their order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Score:
     """Predicted answer of an annotator, or of a panel, about a target.
@@ -237,7 +233,8 @@ class Unscored:
     def to_json(self) -> ScoreRow:
         """Return a score's flat row with the reason and without a value."""
         row: Any = {
-            **dict.fromkeys(SCORE_COLUMNS), "conversation": self.target.conversation, "turn": self.target.turn,
+            **dict.fromkeys(ScoreRow.__annotations__),
+            "conversation": self.target.conversation, "turn": self.target.turn,
             "version": self.version, "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
             "notes": dict(self.notes) or None, "unscored": self.reason, "signature": _signature_text(self.signature),
         }  # fmt: skip

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 from accord.edges import AccordError, BadInput, count_of, sendable
 from accord.live import Refused
-from accord.project import Erasure, Selection, erase, plan_erasure, resume
+from accord.project import PLACE_WORDS, Erasure, Selection, erase, plan_erasure, resume
 from accord.store import Erasures
 from accord.studies import BackgroundJobs, text_field
 from accord.web.accounts import Visitor
@@ -37,21 +37,6 @@ PLAN_SECONDS, MAX_PLANS = 60.0, 100
 MAX_NAME = 4000
 """Length of an ID or a name in a form, in characters."""
 JOB = "erase"
-_TABLES = {
-    "conversations": "conversations", "annotations": "ratings, comments, issues and answers of models",
-    "confirmations": "repeated rows of imports", "cache": "cached replies and computed results",
-    "cache_conversations": "index of cached replies", "items": "items of studies",
-    "assignments": "assignments of studies", "predictions": "predicted ratings", "chats": "chats",
-    "chat_messages": "messages of chats", "studies": "settings of studies", "runs": "records of commands",
-    "days": "statistics of days", "alarms": "alarms", "users": "accounts", "sessions": "sign-ins",
-}  # fmt: skip
-"""Words for the tables of the store."""
-_FILES = {
-    "evaluator": "evaluator", "scores": "file of scores", "mart": "scores of another board", "report": "report",
-    "judgements": "recorded answers of a judge", "waiting answers": "answers that wait for the store",
-    "upload": "uploaded file", "store": "copy of the store",
-}  # fmt: skip
-"""Words for the kinds of files that an erasure changes."""
 Row = dict[str, Any]
 
 
@@ -239,10 +224,10 @@ def places_of(found: Mapping[str, Any], folder: Path) -> Row:
         found: Erasure as JSON; empty for one that is not finished.
         folder: Folder of the project; paths are shown relative to it.
     """
-    rows = [(_TABLES.get(name, name), count) for name, count in found.get("rows", {}).items()]
+    rows = [(PLACE_WORDS.get(name, name), count) for name, count in found.get("rows", {}).items()]
     rows += [("scores of the board", found["scores"])] if found.get("scores") else []
     files = [(each["kind"], _relative(each["path"], folder), each["rows"]) for each in found.get("files", ())]
-    changed = [(f"{_FILES[kind]}: {path}", count or None) for kind, path, count in files if kind in _FILES]
+    changed = [(f"{PLACE_WORDS[kind]}: {path}", count or None) for kind, path, count in files if kind in PLACE_WORDS]
     return {
         "rows": [{"place": place, "rows": count} for place, count in (*rows, *changed)],
         "yours": [path for kind, path, _ in files if kind == "yours"],

@@ -1,8 +1,9 @@
-"""`accord import`: conversations, labels and annotations from files into the store, and imports taken back."""
+"""`accord import`: conversations, labels, annotations and runs of scores into the store, and back; `accord export`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from accord.cli.options import (
     column_map,
     command_line,
 )
-from accord.cli.outputs import ANNOTATIONS
+from accord.cli.outputs import EXPORTED
 from accord.cli.terminal import Progress, note, table
 from accord.edges import BadInput, count_of
 
@@ -31,10 +32,11 @@ def import_(
     reading: ReadingOptions,
     options: ResultOptions,
     sources: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="files",
-            help="Files of conversations, labels, exported annotations and recorded judgments, or folders.",
+            help="Files of conversations, labels, exported annotations and recorded judgments, or folders; "
+            "also folders of scores, here or s3://.",
         ),
     ] = None,
     anonymous: Anonymous = False,
@@ -56,8 +58,9 @@ def import_(
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
     Recorded judgments become the judge in accord.yaml, if it names none, or are added to its recorded judge. Labels on
-    questions that the rubric does not ask are stored too, and reported with the command that adds them. Each import has
-    an id. --undo removes its labels, its conversations and the judgments that it wrote, except rows of other imports,
+    questions that the rubric does not ask are stored too, and reported with the command that adds them. A folder of
+    scores, by `accord score --out FOLDER` on any machine, is added to the board. Each import of other files has an id.
+    --undo removes its labels, its conversations and the judgments that it wrote, except rows of other imports,
     conversations that people rated in the workbench, and changed files. Answers of the workbench and of models always
     stay.
     """
@@ -84,6 +87,10 @@ def import_(
         return _undo(sources or (), options)
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
+    runs = [each for each in sources if _is_run(each)]
+    sources = [each for each in sources if each not in runs]
+    if runs and not sources:
+        return _import_runs(runs, options)
     passed: list[str] = []
     roles, (labels, raters, judges) = reading.role_map, answers.named_columns
     with options.open(creates=True) as project:
@@ -107,10 +114,11 @@ def import_(
                 columns, workers or default_workers(), replace, survey,
             )  # fmt: skip
         restore_scores(project)
+        added = {folder: project.add_scores(folder) for folder in runs}
         registered = keep_judgements(done.judged, options.config_file, recorded)
         note_judgements(project.store, done.id, registered)
         models, message = ({}, ()) if registered is None else (registered.models, (registered.message,))
-        result = {**done.to_json(), "recorded": models, "judges": {**models, **done.judged.judges}}
+        result = {**done.to_json(), "recorded": models, "judges": {**models, **done.judged.judges}, "scores": added}
         options.show(result, _text)
     note(
         *(f"skipped: {reason}" for reason in passed),
@@ -140,13 +148,33 @@ def _note_guesses(result: Mapping[str, Any], init: str, anonymous: bool) -> None
 def _text(result: Mapping[str, Any]) -> str:
     from accord.project import imported_text
 
-    lines = [imported_text(result)]
+    lines = [imported_text(result), *_added_lines(result["scores"])]
     replaced = result["replaced"]
     if any(replaced.values()):
         lines.insert(0, f"replaced the earlier import: {_removed_text(replaced)}")
     if result["id"] is not None:
         lines.append(f"import {result['id']}; to take it back: accord import --undo {result['id']}")
     return "\n".join(lines)
+
+
+def _is_run(place: str) -> bool:
+    """Return True for a folder of scores in parts."""
+    if "://" not in place and not (Path(place) / "manifest.json").is_file():
+        return False  # without the imports of scoring
+    from accord.scoring import is_run
+
+    return is_run(place)
+
+
+def _import_runs(folders: Sequence[str], options: ResultOptions) -> None:
+    """Add folders of scores to the board, and nothing else."""
+    with options.open(creates=True) as project:
+        result = {"scores": {folder: project.add_scores(folder) for folder in folders}}
+    options.show(result, lambda found: "\n".join(_added_lines(found["scores"])))
+
+
+def _added_lines(scores: Mapping[str, int]) -> list[str]:
+    return [f"{count_of(count, 'score')} of {folder} added to the board" for folder, count in scores.items()]
 
 
 def _show_imports(options: ResultOptions) -> None:
@@ -173,7 +201,7 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
     return table(["import", "started (UTC)", "conversations", "labels", "status", "files"], rows)
 
 
-def _undo(names: Sequence[Path], options: ResultOptions) -> None:
+def _undo(names: Sequence[str], options: ResultOptions) -> None:
     from accord.project import remove_judgements
     from accord.store import Imports
 
@@ -181,7 +209,7 @@ def _undo(names: Sequence[Path], options: ResultOptions) -> None:
         raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
     with options.open() as project:
         imports = Imports(project.store)
-        found, removed = imports.undo(str(names[0]) if names else None)
+        found, removed = imports.undo(names[0] if names else None)
         said = remove_judgements(imports.files_of(found), options.config_file)
     result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict(), "judgments": said}
     options.show(result, lambda _: _undone_text(result))
@@ -223,7 +251,7 @@ def _check_traces(result: Mapping[str, Any]) -> None:
 @command("export")
 def export(
     options: StatisticsOptions,
-    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet."), ANNOTATIONS],
+    out: Annotated[str, typer.Argument(help="The file to write: .jsonl, .csv or .parquet."), EXPORTED],
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", help="Only annotations by a person, model or metric; repeat. Default: all."),
@@ -231,14 +259,30 @@ def export(
     question: Annotated[
         str | None, typer.Option("--question", help="Only answers to this question, e.g. issue:Other.")
     ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option("--scores", metavar="FOLDER", help="Write the parts of this folder of scores, here or s3://."),
+    ] = None,
 ) -> None:
-    """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues."""
-    from accord.project import export_annotations
+    """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues.
 
+    With --scores, write a run of `accord score --out FOLDER` to one file instead, in the order of its input. Refused
+    where a part is missing, or a conversation was scored twice.
+    """
+    from accord.project import export_annotations
+    from accord.scoring import merge_parts
+
+    if scores is not None:
+        if kind or question:
+            raise BadInput("--kind and --question choose annotations; leave them out, or leave out --scores")
+        written = merge_parts(scores, out)
+        result = {"out": out, **asdict(written), "mean": written.mean}
+        options.show(result, lambda done: f"{count_of(done['rows'], 'row')} in {done['out']}")
+        return
     with options.open_counted() as project:
         with Progress("annotations written") as progress:
-            counts = export_annotations(project.store, out, kind, progress.at, question)
-        options.show({"annotations": counts, "out": str(out)}, _export_text)
+            counts = export_annotations(project.store, Path(out), kind, progress.at, question)
+        options.show({"annotations": counts, "out": out}, _export_text)
 
 
 def _export_text(result: Mapping[str, Any]) -> str:

@@ -103,6 +103,8 @@ def _resumed_text(done: list[Erasure]) -> str:
 
 def _text(found: Erasure, verb: str) -> str:
     """Return the counts by place, the changed files, and the files left to the user."""
+    from accord.project import PLACE_WORDS
+
     counts = [count_of(found.conversations, "conversation")] if found.conversations or not found.annotators else []
     counts += [count_of(found.annotators, "annotator")] if found.annotators else []
     lines = [f"{' and '.join(counts)} {verb}"]
@@ -114,7 +116,7 @@ def _text(found: Erasure, verb: str) -> str:
             own[each.kind].append(one_line(str(each.path), 4096))
         else:
             rows = f", {count_of(each.rows, 'row')}" if each.rows else ""
-            lines.append(f"  {_KINDS[each.kind]}: {each.path}{rows}")
+            lines.append(f"  {PLACE_WORDS[each.kind]}: {each.path}{rows}")
     lines += [f"your own file still mentions it; remove it there: {path}" for path in own["yours"]]
     lines += [f"could not be searched; look into it yourself: {path}" for path in own["unreadable"]]
     if found.unknown:
@@ -129,19 +131,6 @@ def _text(found: Erasure, verb: str) -> str:
     if found.id:
         lines.append(f"receipt {found.id}, names {found.hash}")
     return "\n".join(lines)
-
-
-_KINDS = {
-    "evaluator": "evaluator that held a text",
-    "scores": "file of scores",
-    "mart": "scores of another board",
-    "report": "report",
-    "judgements": "recorded judgments",
-    "waiting answers": "answers that wait for the store",
-    "waiting scores": "scores that wait to be sent",
-    "upload": "uploaded file",
-    "store": "copy of a store",
-}
 
 
 @command("expire", store)

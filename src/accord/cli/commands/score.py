@@ -1,4 +1,4 @@
-"""`accord score`: score new conversations with a fitted evaluator; `accord scores`: merge and inspect parts."""
+"""`accord score`: score new conversations with a fitted evaluator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, command, command_group, stop
+from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import (
-    AsJson,
     EvaluatorOptions,
     InTraining,
     ReadingOptions,
@@ -26,7 +25,7 @@ from accord.cli.options import (
     column_map,
 )
 from accord.cli.outputs import SCORES
-from accord.cli.terminal import Progress, note, show
+from accord.cli.terminal import Progress, note
 from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
@@ -243,36 +242,14 @@ def _check_place(
     ):  # fmt: skip
         raise BadInput(
             f"several files and objects of a store need a folder of parts, got the file {out}: --out scores/, then "
-            "accord scores merge scores/ --out FILE"
+            "accord export FILE --scores scores/"
         )
     if Path(sources[0]).is_dir() and not (Path(sources[0]) / "items.jsonl.gz").is_file():
-        first, second = ["accord", "score", sources[0], "--out", "scores/"], ["accord", "scores", "merge", "scores/"]
+        first, second = ["accord", "score", sources[0], "--out", "scores/"], ["accord", "export", out]
         raise BadInput(
-            f"{sources[0]} is a folder and {out} a file; score the folder into parts, then merge them: "
-            f"{shlex.join(first)}, then {shlex.join([*second, '--out', out])}"
+            f"{sources[0]} is a folder and {out} a file; score the folder into parts, then write them to the file: "
+            f"{shlex.join(first)}, then {shlex.join([*second, '--scores', 'scores/'])}"
         )
-
-
-scores = command_group("scores", "Merge scores in parts.")
-
-
-@command("merge", scores)
-def merge(
-    folder: Annotated[str, typer.Argument(help="Folder of parts, here or in an object store.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet."), SCORES],
-    as_json: AsJson = False,
-) -> None:
-    """Write the parts of `accord score` into one file, in the order of the input.
-
-    Refused where a part is missing, or a conversation was scored twice.
-    """
-    from dataclasses import asdict
-
-    from accord.scoring import merge_parts
-
-    counts = merge_parts(folder, out)
-    result = {"out": out, **asdict(counts), "mean": counts.mean}
-    show(result, as_json, lambda done: f"{count_of(done['rows'], 'row')} in {done['out']}")
 
 
 def _parts_text(result: Mapping[str, Any]) -> str:

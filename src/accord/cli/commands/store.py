@@ -140,31 +140,3 @@ def _text(found: Mapping[str, Any]) -> str:
     lines += [f"note: {each}" for each in found["notes"]]
     lines += [f"note: {each}, which Accord did not create" for each in found["foreign"]]
     return "\n".join([*lines, *([] if found["damage"] else ["nothing is damaged"])])
-
-
-board = command_group("board", "Maintain the scores that the board shows.")
-
-
-@board.callback()
-def _group() -> None:
-    """Maintain the scores that the board shows."""
-
-
-@command("repair", board)
-def repair(
-    options: ResultOptions,
-    folders: Annotated[
-        list[str] | None, typer.Argument(help="Folders that `accord score --out FOLDER` wrote, local or s3://.")
-    ] = None,
-) -> None:
-    """Repair the mart of scores: set damaged files aside, add folders of score parts, and compact the rest."""
-    from accord.scoring import repair as repair_mart
-
-    with options.open() as project:
-        result = repair_mart(project, folders or ())
-    options.show(result.to_json(), _repair_text)
-
-
-def _repair_text(result: Mapping[str, Any]) -> str:
-    lines = [f"{result['rows']:,} scores on the board, {result['added']:,} added now"]
-    return "\n".join([*lines, *(f"note: {sentence}" for sentence in result["set_aside"])])

@@ -1,8 +1,4 @@
-"""Write rows to JSON lines, CSV or Parquet, by the suffix, and scores as tables with fixed columns.
-
-The `status` of a row of scores is `scored`; `unscored`, with the reason in the column `unscored`; or `bad-row` for an
-input row without a conversation, with the reason there too.
-"""
+"""Write rows to JSON lines, CSV or Parquet, by the suffix."""
 
 from __future__ import annotations
 
@@ -13,7 +9,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from accord.edges import BadInput, create_private, escape_formula, open_private, replace_file
-from accord.values import SCORE_COLUMNS, Conversation, Turn
+from accord.values import SCORE_COLUMNS, SCORE_TYPES, Conversation, Turn, score_cell
+from accord.values import arrow_schema as arrow_schema
+from accord.values import score_schema as score_schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,38 +90,17 @@ class QueueWriter(RowWriter):
             self.put({name: _inert(cell) for name, cell in cells.items()} if self.is_table else cells)
 
 
-SCORE_NUMBERS: Mapping[str, type] = {"turn": int, "rated": bool, "in_training": bool} | dict.fromkeys(
-    ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
-)
-"""Types of score columns with numbers or booleans; all others are text."""
-SCORE_NESTED = ("distribution", "attributions", "notes")
-"""Score columns with JSON text."""
-
-
-SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
-
-
-def score_status(row: Mapping[str, Any]) -> str:
-    """Return the status of a row of scores, from its reason if it has no status."""
-    reason = row.get("unscored")
-    if str(reason).startswith(f"{BAD_ROW}:"):
-        return BAD_ROW
-    return str(row.get("status") or (SCORED if reason is None else UNSCORED))
-
-
 class ScoreWriter(RowWriter):
     """Writes `Score.to_json` rows; a table has their status, too."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", (*SCORE_COLUMNS, "status"), SCORE_NUMBERS)
+        super().__init__(path, "scores", tuple(SCORE_TYPES), SCORE_TYPES)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
+        names = SCORE_TYPES if self.is_table else SCORE_COLUMNS
         for row in rows:
-            cells = {name: row[name] for name in SCORE_COLUMNS}
-            if self.is_table:
-                cells = {name: _cell(name, cell) for name, cell in cells.items()} | {"status": score_status(row)}
-            self.put(cells)
+            self.put({name: score_cell(name, row) if self.is_table else row[name] for name in names})
 
 
 class ConversationWriter(RowWriter):
@@ -148,24 +125,8 @@ def _message(turn: Turn) -> dict[str, Any]:
     return {**turn.extra, "role": turn.role, "content": turn.content, **optional}
 
 
-def _cell(name: str, value: Any) -> Any:
-    """Return a value of a score row as a cell of a table; nested values become JSON."""
-    if value is not None and name in SCORE_NESTED:
-        return json.dumps(value)
-    return _inert(value)
-
-
 def _inert(cell: Any) -> Any:
     return escape_formula(cell) if isinstance(cell, str) else cell
-
-
-SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
-"""Columns of a table of scores with their types, in order."""
-
-
-def score_schema() -> pl.Schema:
-    """Return the columns as a Polars schema."""
-    return _polars_schema(SCORE_TYPES)
 
 
 def _polars_schema(types: Mapping[str, type]) -> pl.Schema:
@@ -173,39 +134,3 @@ def _polars_schema(types: Mapping[str, type]) -> pl.Schema:
 
     kinds = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean(), str: pl.String()}
     return pl.Schema({name: kinds[kind] for name, kind in types.items()})
-
-
-def arrow_schema() -> Any:
-    """Return the columns as a pyarrow schema; needs pyarrow."""
-    import pyarrow as pa
-
-    kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-    return pa.schema([(name, kinds[kind]) for name, kind in SCORE_TYPES.items()])
-
-
-def score_frame(
-    rows: Sequence[Mapping[str, Any]], bad: frozenset[int] = frozenset(), is_escaped: bool = False
-) -> pl.DataFrame:
-    """Make a table of rows from `Score.to_json`, with nested cells as JSON.
-
-    `bad` holds the places of rows without a conversation; a reason that begins with `bad-row:` also marks one.
-    `is_escaped` escapes texts that a spreadsheet would run as formulas, as in files of scores.
-    """
-    import polars as pl
-
-    columns = []
-    for name, kind in score_schema().items():
-        if name == "status":
-            cells: list[Any] = [BAD_ROW if place in bad else score_status(row) for place, row in enumerate(rows)]
-        elif name in SCORE_NESTED:
-            cells = [_encoded(row.get(name)) for row in rows]
-        elif is_escaped and SCORE_TYPES[name] is str:
-            cells = [None if row.get(name) is None else escape_formula(row[name]) for row in rows]
-        else:
-            cells = [row.get(name) for row in rows]
-        columns.append(pl.Series(name, cells, kind, strict=False))
-    return pl.DataFrame(columns)
-
-
-def _encoded(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -20,17 +20,7 @@ from accord.learning import digest_of
 from accord.project.erasing.files import ErasedContent, FileTrace, erase_in_files
 from accord.project.erasing.refit import learned_from
 from accord.project.erasing.selection import Selection, scored_names, selected
-from accord.scoring import ErasedNames
-from accord.store import (
-    ErasedText,
-    Erasures,
-    Mart,
-    Store,
-    erase_scores,
-    mart_folder,
-    name_hash,
-    vacuum,
-)
+from accord.store import ErasedNames, ErasedText, Erasures, Mart, Store, hashed_name, mart_folder, name_hash, vacuum
 from accord.values import Conversation, content_hash
 
 if TYPE_CHECKING:
@@ -222,11 +212,11 @@ class _Job:
         if self.ids:
             text.keep_own(self._others(self.project.store), _common_names(self.project))
         kept = self.keeps_scores
-        names = {name: f"erased-{name_hash(name):016x}" if kept else None for name in self.ids}
+        names = {name: f"erased-{hashed_name(name)}" if kept else None for name in self.ids}
         rated = self.project.store.annotations({"person"}, conversations=self.ids) if self.ids else iter(())
         has_ratings = bool(self.people) or next(rated, None) is not None
-        found = ErasedNames(names, self.people, _used_names(self.project))
-        return ErasedContent(text, found, self.conversations, has_ratings)
+        found = ErasedNames.of(names, self.people, _used_names(self.project))
+        return ErasedContent(text, found, self.ids, self.conversations, has_ratings)
 
     def _others(self, store: Store) -> Iterator[Conversation]:
         """Yield the conversations that stay."""
@@ -242,9 +232,9 @@ class _Job:
         return None if each is None else f"{digest_of(each):016x}"
 
     def _erase_scores(self, mart: Mart, store: Store) -> int:
-        keys = [f"{name_hash(name):016x}" for name in self.ids] if self.keeps_scores else []
-        people = {f"{name_hash(name):016x}": pseudonym for name, pseudonym in self.people.items()}
-        return erase_scores(mart, Erasures(store).hashes(), keys, people)
+        kept = map(hashed_name, self.ids) if self.keeps_scores else ()
+        people = {hashed_name(name): pseudonym for name, pseudonym in self.people.items()}
+        return mart.erase(Erasures(store).hashes(), list(kept), people)
 
     def count_scores(self) -> int:
         """Return the number of conversations with scores on the board."""
@@ -340,4 +330,4 @@ _LISTED_ONCE = {"yours", "unreadable", "store", "mart"}
 def restore_scores(project: Workspace) -> None:
     """After an import that `restores_erased`, let the board take scores of its conversations again."""
     if project.store.restores_erased and project.mart.folder.is_dir():
-        erase_scores(project.mart, Erasures(project.store).hashes())
+        project.mart.erase(Erasures(project.store).hashes())

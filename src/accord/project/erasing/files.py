@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
@@ -31,8 +31,8 @@ from accord.models import recorded_item
 from accord.project.config_sections import PUSH_SPOOL
 from accord.project.erasing.refit import remove_evaluator
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
-from accord.scoring import MANIFEST, ErasedNames, erase_in_rows, is_parts_folder
-from accord.store import ErasedText, is_store_file, mart_folder, spool_folders, store_file
+from accord.scoring import MANIFEST, erase_in_rows, is_parts_folder
+from accord.store import ErasedNames, ErasedText, is_store_file, mart_folder, spool_folders, store_file
 from accord.values import PROJECT_FILE, Conversation, Sample
 
 if TYPE_CHECKING:
@@ -80,19 +80,21 @@ class ErasedContent:
     Attributes:
         text: IDs, telling words and quotes of the conversations, and the names of annotators.
         names: Names in rows.
+        ids: IDs of the conversations.
         conversations: The conversations that the store still holds.
         outdated: True if the conversations had ratings, so that every report is outdated.
     """
 
     text: ErasedText
     names: ErasedNames
+    ids: Collection[str] = ()
     conversations: list[Conversation] = field(default_factory=list)
     outdated: bool = False
 
     @property
     def items(self) -> set[str]:
         """IDs of the conversations' items in recorded judgements."""
-        found = set(self.names.conversations)
+        found = set(self.ids)
         for each in self.conversations:
             samples = [Sample(each), *(Sample(each, turn) for turn in range(len(each.turns)))]
             found.update(map(recorded_item, samples))
@@ -259,9 +261,9 @@ class _Search:
         if not isinstance(row, dict) or not self.content.names.conversations:
             return False
         if row.get("kind") == "answer":
-            return row.get("conversation") in self.content.names.conversations
+            return self.content.names.has(row.get("conversation"))
         sources = row.get("conversations")
-        return sources is None or not self.content.names.conversations.keys().isdisjoint(sources)
+        return sources is None or any(map(self.content.names.has, sources))
 
     def _upload(self, path: Path) -> Iterator[FileTrace]:
         if self._has_record(path) or self._is_mentioned(path, with_cells=True):
@@ -273,12 +275,12 @@ class _Search:
         """Return True if an import of this file reads an erased conversation, or a rating by an erased annotator."""
         names = self.content.names
         with suppress(AccordError):  # the file was refused by the import too
-            if any(record.conversation.id in names.conversations for record in read(path, on_bad_row=lambda _: None)):
+            if any(names.has(record.conversation.id) for record in read(path, on_bad_row=lambda _: None)):
                 return True
         with suppress(AccordError):
             rows = (row.fields for row in read_rows(path) if names.annotators and isinstance(row, Row))
             people = (cell for row in rows for name, cell in row.items() if plain_name(str(name)) in ANNOTATOR_KEYS)
-            return any(str(cell).strip() in names.annotators for cell in people)
+            return any(names.annotator(str(cell).strip()) != str(cell).strip() for cell in people)
         return False
 
     def _evaluator(self, folder: Path) -> Iterator[FileTrace]:

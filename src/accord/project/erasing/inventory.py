@@ -14,6 +14,8 @@ class DataPlace(NamedTuple):
         purpose: Use of the data.
         erased: Effect of `accord store erase`.
         kept: Time for which it stays without an erasure.
+        kind: Kind of the files, as receipts name it; by default `place`.
+        words: Name of the rows or files in receipts; empty for a place that an erasure does not change.
     """
 
     place: str
@@ -21,6 +23,8 @@ class DataPlace(NamedTuple):
     purpose: str
     erased: str
     kept: str
+    kind: str = ""
+    words: str = ""
 
 
 _RETENTION = "`retention: conversations`"
@@ -28,16 +32,24 @@ _ROWS = "rows deleted"
 _UNTIL_ERASED = "until erased"
 
 STORE_PLACES = (
-    DataPlace("conversations", "texts, documents, metadata", "judging and pages", _ROWS, _RETENTION),
+    DataPlace(
+        "conversations", "texts, documents, metadata", "judging and pages", _ROWS, _RETENTION, words="conversations"
+    ),
     DataPlace(
         "annotations",
         "labels, comments, quotes, judge answers, issues, names of annotators",
         "learning, statistics",
         "rows deleted; `--keep-labels` keeps an annotator's labels under a pseudonym",
         _RETENTION,
+        words="ratings, comments, issues and answers of models",
     ),
     DataPlace(
-        "confirmations", "IDs of repeated rows of imports", "undoing imports", _ROWS, "until the import is undone"
+        "confirmations",
+        "IDs of repeated rows of imports",
+        "undoing imports",
+        _ROWS,
+        "until the import is undone",
+        words="repeated rows of imports",
     ),
     DataPlace(
         "cache",
@@ -45,9 +57,15 @@ STORE_PLACES = (
         "no request is paid twice",
         "replies and vectors made from the conversation, or from unknown ones, and all computed results deleted",
         "`retention: replies`",
+        words="cached replies and computed results",
     ),
     DataPlace(
-        "cache_conversations", "IDs of conversations by cached reply", "finding replies to erase", _ROWS, "as the reply"
+        "cache_conversations",
+        "IDs of conversations by cached reply",
+        "finding replies to erase",
+        _ROWS,
+        "as the reply",
+        words="index of cached replies",
     ),
     DataPlace(
         "erased",
@@ -66,6 +84,7 @@ STORE_PLACES = (
         "history, gates, resumed batches",
         "mentions removed",
         "`accord store prune`",
+        words="records of commands",
     ),
     DataPlace(
         "days",
@@ -73,23 +92,50 @@ STORE_PLACES = (
         "monitoring",
         "samples removed; `--keep-scores` keeps those without IDs",
         "`accord store prune`",
+        words="statistics of days",
     ),
-    DataPlace("alarms", "sentences about days", "monitoring", "mentions removed", "`accord store prune`"),
+    DataPlace(
+        "alarms", "sentences about days", "monitoring", "mentions removed", "`accord store prune`", words="alarms"
+    ),
     DataPlace(
         "anchors",
         "scores of conversations that were judged again, answers of judges",
         "drift of judges",
         _ROWS,
         _RETENTION,
+        words="conversations that were judged again",
     ),
-    DataPlace("users", "names, digests of keys", "sign-in", "`--annotator`: deleted", _UNTIL_ERASED),
-    DataPlace("sessions", "names, digests of keys", "sign-in", "`--annotator`: deleted", "until they expire"),
-    DataPlace("studies", "settings with names and IDs", "studies", "mentions removed", _UNTIL_ERASED),
-    DataPlace("items", "IDs, names of annotators", "studies", _ROWS, _RETENTION),
-    DataPlace("assignments", "names of annotators, reasons of skipped items", "studies", _ROWS, _RETENTION),
-    DataPlace("predictions", "predicted ratings by annotator", "blind predictions", _ROWS, _RETENTION),
-    DataPlace("chats", "names of annotators, topics", "chats with an assistant", _ROWS, _RETENTION),
-    DataPlace("chat_messages", "texts", "chats with an assistant", _ROWS, _RETENTION),
+    DataPlace("users", "names, digests of keys", "sign-in", "`--annotator`: deleted", _UNTIL_ERASED, words="accounts"),
+    DataPlace(
+        "sessions", "names, digests of keys", "sign-in", "`--annotator`: deleted", "until they expire", words="sign-ins"
+    ),
+    DataPlace(
+        "studies",
+        "settings with names and IDs",
+        "studies",
+        "mentions removed",
+        _UNTIL_ERASED,
+        words="settings of studies",
+    ),
+    DataPlace("items", "IDs, names of annotators", "studies", _ROWS, _RETENTION, words="items of studies"),
+    DataPlace(
+        "assignments",
+        "names of annotators, reasons of skipped items",
+        "studies",
+        _ROWS,
+        _RETENTION,
+        words="assignments of studies",
+    ),
+    DataPlace(
+        "predictions",
+        "predicted ratings by annotator",
+        "blind predictions",
+        _ROWS,
+        _RETENTION,
+        words="predicted ratings",
+    ),
+    DataPlace("chats", "names of annotators, topics", "chats with an assistant", _ROWS, _RETENTION, words="chats"),
+    DataPlace("chat_messages", "texts", "chats with an assistant", _ROWS, _RETENTION, words="messages of chats"),
 )
 """Tables of the store. Free pages and the log of SQLite are overwritten; for PostgreSQL see the page on privacy."""
 
@@ -100,6 +146,8 @@ FILE_PLACES = (
         "board, monitoring after a kill",
         "rows removed in all parts and open logs; `--keep-scores` keeps numbers under a pseudonym",
         _RETENTION,
+        kind="mart",
+        words="scores of another board",
     ),
     DataPlace(
         "STORE.unsaved/",
@@ -107,6 +155,8 @@ FILE_PLACES = (
         "no answer is lost",
         "rows removed",
         "until the next command",
+        kind="waiting answers",
+        words="answers that wait for the store",
     ),
     DataPlace(
         "evaluators/",
@@ -114,6 +164,8 @@ FILE_PLACES = (
         "scoring",
         "an evaluator with a text is removed; one without is named with the command that fits it again",
         "until it is fitted again",
+        kind="evaluator",
+        words="evaluator that held a text",
     ),
     DataPlace(
         "push-spool/",
@@ -121,6 +173,8 @@ FILE_PLACES = (
         "no score is lost",
         "rows removed",
         "until the host confirms them",
+        kind="waiting scores",
+        words="scores that wait to be sent",
     ),
     DataPlace(
         "hosts that received scores by accord push",
@@ -129,13 +183,23 @@ FILE_PLACES = (
         "not reached: delete them at the host",
         "by the host",
     ),
-    DataPlace("judgments/", "recorded answers by ID", "recorded judges", "rows removed", _UNTIL_ERASED),
+    DataPlace(
+        "judgments/",
+        "recorded answers by ID",
+        "recorded judges",
+        "rows removed",
+        _UNTIL_ERASED,
+        kind="judgements",
+        words="recorded judgments",
+    ),
     DataPlace(
         "uploads/",
         "files sent to the first page",
         "import",
         "files that mention it removed, also compressed ones, workbooks and Parquet; unreadable ones are listed",
         _UNTIL_ERASED,
+        kind="upload",
+        words="uploaded file",
     ),
     DataPlace(
         "reports and issue pages (HTML)",
@@ -143,6 +207,8 @@ FILE_PLACES = (
         "reading",
         "pages with a mention replaced, other reports marked as outdated",
         _UNTIL_ERASED,
+        kind="report",
+        words="report",
     ),
     DataPlace(
         "files and folders of scores, rows of follow, exported annotations",
@@ -150,6 +216,8 @@ FILE_PLACES = (
         "use elsewhere",
         "rows removed below the project's folder; in logs of live scores they get the status `erased`",
         _UNTIL_ERASED,
+        kind="scores",
+        words="file of scores",
     ),
     DataPlace(
         "other stores: backups, folders of accord run",
@@ -157,6 +225,8 @@ FILE_PLACES = (
         "backup, trial runs",
         "erased below the project's folder; `accord store restore` repeats later erasures",
         _UNTIL_ERASED,
+        kind="store",
+        words="copy of a store",
     ),
     DataPlace(
         "your own files: logs, labels, .env, accord.yaml",
@@ -203,6 +273,8 @@ FILE_PLACES = (
     ),
 )
 """Files and places outside the store."""
+PLACE_WORDS = {each.kind or each.place: each.words for each in (*STORE_PLACES, *FILE_PLACES) if each.words}
+"""Words for the tables of the store and for the kinds of files that an erasure changes."""
 
 
 def inventory_table() -> str:
@@ -218,5 +290,5 @@ def inventory_table() -> str:
 
 
 def _rows(head: str, places: tuple[DataPlace, ...], name: str) -> str:
-    rows = (f"| {name.format(each.place)} | {' | '.join(each[1:])} |" for each in places)
+    rows = (f"| {name.format(each.place)} | {' | '.join(each[1:5])} |" for each in places)
     return "\n".join([head, *rows])

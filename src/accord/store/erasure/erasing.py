@@ -47,7 +47,7 @@ from accord.store.schema import (
     users,
 )
 from accord.store.store import Store
-from accord.values import Turn, canonical_json
+from accord.values import ANNOTATION_WORDS, Turn, canonical_json
 
 Counts = dict[str, int]
 """Numbers of rows by table."""
@@ -382,7 +382,7 @@ def _remove_comments(connection: Connection, condition: Any) -> None:
     table = annotation_table.c
     for key, content in connection.execute(select(table.key, table.content).where(condition)).all():
         details = read_json(content) if content else {}
-        kept = {each: value for each, value in details.items() if each not in {"comment", "quote", "span"}}
+        kept = {each: value for each, value in details.items() if each not in ANNOTATION_WORDS}
         if kept != details:
             new = canonical_json(kept) if kept else None
             connection.execute(update(annotation_table).where(table.key == key).values(content=new))

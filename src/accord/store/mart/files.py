@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from accord.edges import BadInput, first_line, unreadable_parquet
 from accord.store.engine import is_in_memory, parsed_url
-from accord.store.mart.rows import mart_schema
+from accord.values import ADDED_COLUMNS, mart_schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,43 +55,73 @@ class MartPart:
     fault: str = ""
 
 
-IGNORED = "it is ignored. Repair the mart: accord board repair"
+SCORE_AGAIN = "score its conversations again and remove the file, or restore it from a backup"
+IGNORED = f"it is ignored: {SCORE_AGAIN}"
 """End of the sentence about a damaged file."""
 
 
-def scan_part(path: Path) -> pl.LazyFrame:
-    """Return the rows of a part, which are read when they are collected."""
+def scan_part(place: str | Path, schema: Mapping[str, pl.DataType], options: Any = None) -> pl.LazyFrame:
+    """Return the rows of a part, which are read when they are collected; columns that it lacks are null."""
     import polars as pl
 
-    return pl.scan_parquet(path, glob=False).select(list(mart_schema()))
+    scan = pl.scan_parquet(place, storage_options=options, glob=False)
+    there = scan.collect_schema()
+    return scan.select(
+        pl.col(name) if name in there else pl.lit(None, kind).alias(name) for name, kind in schema.items()
+    )
 
 
-def read_metadata(path: Path) -> MartPart:
-    """Return the metadata of a part after comparing them with its rows and columns."""
+def check_part(
+    place: str | Path, key: str, schema: Mapping[str, pl.DataType], options: Any = None, is_whole: bool = False
+) -> dict[str, Any]:
+    """Return the metadata of a part of scores after comparing them with its rows and columns.
+
+    Args:
+        place: File or URL of the part.
+        key: Key of the metadata in the Parquet file; they have the number of `rows`.
+        schema: Columns of the part, of which `ADDED_COLUMNS` may be missing.
+        options: Storage options of a URL.
+        is_whole: True to read every page, too.
+
+    Raises:
+        ValueError: It is not a part, or its rows or columns differ from its metadata. Damaged files raise
+            any of `unreadable_parquet`.
+    """
     import polars as pl
 
-    name = path.name
+    said = pl.read_parquet_metadata(place, storage_options=options).get(key)
+    if said is None:
+        raise ValueError("it has no metadata of scores")
+    metadata = json.loads(said, parse_constant=_refuse_constant)
+    scan = pl.scan_parquet(place, storage_options=options, glob=False)
+    found, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
+    for name, kind in schema.items():
+        if found.get(name) != kind and (name in found or name not in ADDED_COLUMNS):
+            raise ValueError(f"it has no column {name!r} of type {kind}")
+    if rows != metadata["rows"]:
+        raise ValueError(f"it holds {rows:,} rows, and its metadata say {metadata['rows']}")
+    for name in found if is_whole else ():
+        scan.select(name).collect()
+    return dict(metadata)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def read_metadata(path: Path, is_whole: bool = False) -> MartPart:
+    """Return the metadata of a part of the mart, or the fault of a file that is none; see `check_part`."""
     try:
-        metadata = json.loads(pl.read_parquet_metadata(path)[METADATA_KEY])
+        metadata = check_part(path, METADATA_KEY, mart_schema(), is_whole=is_whole)
         if metadata["format"] != FORMAT:
-            return MartPart(fault=f"{name} is of another version of Accord; repair the mart: accord board repair")
+            raise ValueError("another version of Accord wrote it")
         part = MartPart(int(metadata["rows"]), bool(metadata["base"]), frozenset(map(str, metadata["replaces"])))
-        scan = pl.scan_parquet(path, glob=False)
-        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
-    except KeyError:
-        return MartPart(fault=f"{name} is not a part of a mart")
+        if foreign := [file for file in sorted(part.replaces) if _OWN.fullmatch(file) is None]:
+            raise ValueError(f"it replaces {foreign[0]!r}, which is not a file of a mart")
     except FileNotFoundError:
         raise
-    except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
-        return MartPart(fault=f"{name} is truncated or no Parquet file ({first_line(error)})")
-    if rows != part.rows:
-        return MartPart(fault=f"{name} holds {rows:,} rows, and its metadata say {part.rows:,}")
-    wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
-    if wrong is not None:
-        return MartPart(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
-    foreign = next((file for file in sorted(part.replaces) if _OWN.fullmatch(file) is None), None)
-    if foreign is not None:
-        return MartPart(fault=f"{name} replaces {foreign!r}, which is not a file of a mart")
+    except unreadable_parquet(ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        return MartPart(fault=f"{path.name} is damaged, or no part of a mart: {first_line(error)}")
     return part
 
 

@@ -8,7 +8,7 @@ compaction writes one part that names those it replaces. If a process is killed 
 none counts twice.
 
 A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
-`accord store check` name it, and `accord board repair` renames it to `NAME.damaged`.
+`accord store check` name it until it is moved away, or written again by the run that it is from.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
+from accord.store.erasure.erased_rows import overwrite_erased
 from accord.store.mart.erased_list import ERASED_NAMES, ErasedList
 from accord.store.mart.files import (
     DAMAGED,
@@ -49,15 +50,9 @@ from accord.store.mart.files import (
     sync,
     try_lock,
 )
-from accord.store.mart.rows import (
-    MartRow,
-    frame_of,
-    frames_of,
-    in_calendar_only,
-    lines_of,
-    mart_schema,
-    read_line,
-)
+from accord.store.rows import batches
+from accord.values import MartRow as MartRow
+from accord.values import in_calendar_only, mart_frame, mart_lines, mart_schema, row_of_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,6 +63,8 @@ MOST_LOG_ROWS = 20_000
 """Rows from which a log becomes a part."""
 MOST_LOOSE_ROWS = 50_000
 """Rows in parts outside the compacted one from which they are compacted."""
+_COMPACTION_SECONDS = 60.0
+"""Seconds that an erasure waits for the compaction of another process."""
 _MOST_TRIES, ABANDONED_SECONDS = 5, 3600.0
 """Tries of a query during compaction, and seconds after which an unfinished file is removed."""
 _LOCK = "compacting.lock"
@@ -104,7 +101,7 @@ class _LiveLog:
         import polars as pl
 
         if self.rows or not self.tables:
-            self.tables.append(frame_of(self.rows))
+            self.tables.append(mart_frame(self.rows))
             self.rows = []
         self.tables = [pl.concat(self.tables, rechunk=True)] if len(self.tables) > 1 else self.tables
         return self.tables[0]
@@ -117,8 +114,6 @@ class Mart:
         self.folder = Path(folder)
         self._known: dict[tuple[str, int, int], MartPart] = {}
         self._logs: dict[str, _LiveLog] = {}
-        self._damaged: dict[tuple[str, int], str] = {}
-        self._unread: list[str] = []
         self._fresh: tuple[MartState, pl.DataFrame] | None = None
         self.erased = ErasedList(self.folder)
         self._lock = Lock()
@@ -130,18 +125,19 @@ class Mart:
 
         A `name` (letters and digits) makes the call idempotent: an existing part is not written again.
         """
-        if name is not None and self._place(name).exists():
+        if name is not None and self.has(name):
             return 0
         count = 0
-        for number, frame in enumerate(frames_of(rows, batch_size)):
+        for number, frame in enumerate(map(mart_frame, batches(rows, batch_size))):
             own = None if name is None else name if number == 0 else f"{name}x{number}"
             self._write(frame.lazy(), own)
             count += len(frame)
         return count
 
     def has(self, name: str) -> bool:
-        """Return True if a part with this name was added."""
-        return self._place(name).exists()
+        """Return True if a part with this name was added and can be read."""
+        place = self._place(name)
+        return place.is_file() and not read_metadata(place, is_whole=True).fault
 
     def writer(self, before_seal: Callable[[], None] = lambda: None) -> MartWriter:
         """Return a writer that logs rows one by one; `before_seal` is called before its log becomes a part."""
@@ -162,7 +158,7 @@ class Mart:
         unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.{os.getpid()}.partial"
         with self.store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            rows = self.erased.without(rows)
+            rows = self.erased.names.frame(rows)
             count = int(rows.select(pl.len()).collect().item())
             metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
             try:
@@ -182,8 +178,8 @@ class Mart:
             yield
         except unreadable_parquet(BadInput) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-            not_folder = "is not a folder; move the file away, then accord board repair;"
-            fault = not_folder if self.folder.is_file() else f"cannot be written: {why}; make room,"
+            is_file = self.folder.is_file()
+            fault = "is not a folder; move the file away," if is_file else f"cannot be written: {why}; make room,"
             raise StoreError(
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
             ) from None
@@ -214,11 +210,15 @@ class Mart:
                 if (seen := self.state()) != state:  # reading found damaged files
                     state = seen if seen.files == state.files else state
             fresh = self._fresh[1]
-        scans = [in_calendar_only(scan_part(self.folder / name)) for name in base]
+        scans = [self._scan_part(name) for name in base]
         if len(fresh):
             newer = fresh["key"].implode()
             scans = [scan.filter(~pl.col("key").is_in(newer)) for scan in scans]
         return pl.concat([*scans, fresh.lazy()]), state
+
+    def _scan_part(self, name: str) -> pl.LazyFrame:
+        """Return the rows of a part, which are read when they are collected."""
+        return in_calendar_only(scan_part(self.folder / name, mart_schema()))
 
     def read(self, query: Callable[[pl.LazyFrame], T]) -> tuple[T, MartState]:
         """Return the result of a query over all rows that count, and their state.
@@ -236,7 +236,8 @@ class Mart:
             except unreadable_parquet() as error:
                 if tries_left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({first_line(error)}); repair it: accord board repair"
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); list the damage: accord "
+                        "store check"
                     ) from None
                 if tries_left == _MOST_TRIES - 2:  # the same failure twice: compaction is not the cause
                     self._read_all()
@@ -249,33 +250,11 @@ class Mart:
             self._read_all()
             return tuple(fault.removesuffix(f"; {IGNORED}") for fault in self.state().faults)
 
-    def set_aside(self) -> list[str]:
-        """Rename files that cannot be read to `NAME.damaged`, and return their names."""
-        with self._lock:
-            self.state()
-            self._read_all()
-            self.state()
-            names = [*self._unread, *(key[0] for key, part in self._known.items() if self._fault(key, part))]
-        for name in names:
-            with self.store_errors():
-                (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
-        return names
-
     def _read_all(self) -> None:
-        """Read every part whole, a column at a time, and note the damaged ones."""
+        """Read every part whole, and note the damaged ones."""
         for key, part in list(self._known.items()):
-            if self._fault(key, part):
-                continue
-            try:
-                for column in mart_schema():
-                    scan_part(self.folder / key[0]).select(column).collect()
-            except FileNotFoundError:
-                continue  # compacted meanwhile
-            except unreadable_parquet() as error:
-                self._damaged[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
-
-    def _fault(self, key: tuple[str, int, int], part: MartPart) -> str:
-        return part.fault or self._damaged.get(key[:2], "")
+            with suppress(FileNotFoundError):  # compacted meanwhile
+                self._known[key] = part if part.fault else read_metadata(self.folder / key[0], is_whole=True)
 
     def _read_fresh(self, names: Sequence[str]) -> pl.DataFrame:
         """Return the rows of parts that were not compacted and of logs, the last of each key."""
@@ -285,15 +264,12 @@ class Mart:
         for name in names:
             try:
                 is_log = name.endswith(".jsonl")
-                frames.append(
-                    self._logs[name].table() if is_log else in_calendar_only(scan_part(self.folder / name)).collect()
-                )
+                frames.append(self._logs[name].table() if is_log else self._scan_part(name).collect())
             except FileNotFoundError:
                 raise
             except unreadable_parquet() as error:
-                with suppress(OSError):
-                    size = (self.folder / name).stat().st_size
-                    self._damaged[name, size] = f"{name} cannot be read: {first_line(error)}"
+                fault = f"{name} cannot be read: {first_line(error)}"
+                self._known |= {key: MartPart(fault=fault) for key in self._known if key[0] == name}
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
     def _part(self, name: str) -> MartPart:
@@ -304,14 +280,16 @@ class Mart:
         parts: dict[str, tuple[int, MartPart]] = {}
         logs: dict[str, int] = {}
         faults: list[str] = []
-        self._unread = []
         seen: dict[tuple[str, int, int], MartPart] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
             if not is_log and entry.suffix != ".parquet":
                 continue
             with suppress(FileNotFoundError):  # compacted or turned into a part meanwhile
-                if (size := self._size(entry, faults)) is None:
+                try:
+                    size = regular_size(entry)
+                except BadInput as error:
+                    faults.append(f"{str(error).partition(';')[0]}; {IGNORED}")
                     continue
                 if is_log:
                     if invalid := self._read_log(entry):
@@ -320,8 +298,8 @@ class Mart:
                     continue
                 key = entry.name, size, entry.stat().st_mtime_ns
                 part = seen[key] = self._known.get(key) or read_metadata(entry)
-                if fault := self._fault(key, part):
-                    faults.append(f"{fault}; {IGNORED}")
+                if part.fault:
+                    faults.append(f"{part.fault}; {IGNORED}")
                 else:
                     parts[entry.name] = size, part
         self._known = seen
@@ -329,15 +307,6 @@ class Mart:
         gone = {name for _, part in parts.values() for name in part.replaces}
         sealed = {f"live-{name.removeprefix('part-').removesuffix('.parquet')}.jsonl" for name in (*parts, *gone)}
         return _without(parts, gone), _without(logs, sealed | gone), faults
-
-    def _size(self, entry: Path, faults: list[str]) -> int | None:
-        """Return the size of a regular file; for any other, note the fault and return None."""
-        try:
-            return regular_size(entry)
-        except BadInput as error:
-            self._unread.append(entry.name)
-            faults.append(f"{str(error).partition(';')[0]}; {IGNORED}")
-            return None
 
     def _read_log(self, path: Path) -> int:
         """Read the new lines of a log, and return the number of invalid lines so far."""
@@ -351,10 +320,50 @@ class Mart:
                 if not line.strip():
                     continue  # an erased row
                 try:
-                    log.rows.append(read_line(line))
+                    log.rows.append(row_of_line(line))
                 except ValueError:
                     log.invalid += 1
         return log.invalid
+
+    # --- erasing ------------------------------------------------------------------------------------------------
+
+    def erase(
+        self, keys: Collection[str], kept: Collection[str] = (), annotators: Mapping[str, str] | None = None
+    ) -> int:
+        """Remove the rows of conversations, whose later rows are dropped, and return their number.
+
+        Rows of logs that other processes are writing are overwritten in place.
+
+        Args:
+            keys: Hashes of all erased conversations (`hashed_name`).
+            kept: Those whose scores stay under a pseudonym.
+            annotators: Pseudonyms by the hash of an erased annotator.
+
+        Raises:
+            StoreError: The mart cannot be written, or another process is compacting it.
+        """
+        if not self.folder.is_dir():
+            return 0
+        with self.store_errors():
+            self.erased.write(keys, kept, annotators)
+            names, rows = self.erased.names, list[MartRow]()
+            count = self.read(names.count)[0]
+            for log in sorted(self.folder.glob("live-*.jsonl")):
+                for row in overwrite_erased(log, names):
+                    with suppress(ValueError):
+                        rows += [] if row is None else [row_of_line(json.dumps(row).encode())]
+        self.add(rows)
+        deadline = time.monotonic() + _COMPACTION_SECONDS
+        while count and not self.compact():
+            if time.monotonic() > deadline:
+                raise StoreError(f"another process is compacting {self.folder}; try again when it has ended")
+            time.sleep(0.1)
+        with self.store_errors():
+            for left in self.folder.glob("*.partial"):
+                if not _has_writer(left):
+                    left.unlink(missing_ok=True)
+            self.erased.write(keys, kept, annotators)  # readers drop the rows that they hold in memory
+        return count
 
     # --- compaction ---------------------------------------------------------------------------------------------
 
@@ -421,8 +430,8 @@ class Mart:
             try:
                 replaced = own._write_compacted()
             except StoreError:
-                known = len(own._damaged)
-                if not own.faults() or len(own._damaged) == known:
+                known = len(own.state().faults)
+                if len(own.faults()) == known:
                     raise
                 replaced = own._write_compacted()  # without the parts that are known to be damaged now
             for name in replaced:
@@ -439,7 +448,7 @@ class Mart:
         there, _ = self.scan()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
         # Open logs stay: their rows come again and replace these.
-        replaced = (parts.keys() | before) - {name for name, _ in self._damaged}
+        replaced = (parts.keys() | before) - {key[0] for key, part in self._known.items() if part.fault}
         self._write(there, None, base=True, replaces=replaced)
         return replaced
 
@@ -478,14 +487,15 @@ class MartWriter:
         Raises:
             StoreError: The rows cannot be written.
         """
-        rows = self.mart.erased.kept(rows)
+        if names := self.mart.erased.names:
+            rows = [dict(kept) for row in rows if (kept := names.row(row)) is not None]
         if not rows:
             return
         with self._lock, self.mart.store_errors():
             if self._stream is not None and not self._is_in_place(self._stream):
                 self._seal()  # somebody moved or deleted the log: later rows get a new one
             stream = self._prepared()
-            content = lines_of(rows)
+            content = mart_lines(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size
             try:
                 while content:
@@ -551,6 +561,20 @@ class MartWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _has_writer(partial: Path) -> bool:
+    """Return True if the process that writes an unfinished file may still run."""
+    number = partial.name.removesuffix(".partial").rpartition(".")[2]
+    if not number.isdecimal() or os.name != "posix":
+        return partial.stat().st_mtime >= time.time() - ABANDONED_SECONDS
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return int(number) != os.getpid()
 
 
 def _without(files: Mapping[str, T], names: Collection[str]) -> dict[str, T]:

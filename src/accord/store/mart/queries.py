@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from accord.store.mart.mart import Mart
-from accord.store.mart.rows import LIVE_ROWS, bundle_of
 from accord.store.store import Store
-from accord.values import SCORE_COLUMNS, ScoreRow, entropy, variance
+from accord.values import LIVE_ROWS, ScoreRow, bundle_of, row_of_mart
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +39,7 @@ def scores_of_run(mart: Mart, run: str) -> Iterator[ScoreRow]:
 
     wanted = pl.col("run") == run
     frame, _ = mart.read(lambda rows: _main(rows).filter(wanted).sort("scored", maintain_order=True).collect())
-    return map(score_row, frame.iter_rows(named=True))
+    return map(row_of_mart, frame.iter_rows(named=True))
 
 
 def scores_of_conversations(
@@ -57,7 +55,7 @@ def scores_of_conversations(
     wanted = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
     named = wanted & pl.col("conversation").is_in(sorted(conversations))
     frame, _ = mart.read(lambda rows: rows.filter(named).collect())
-    return map(score_row, frame.iter_rows(named=True))
+    return map(row_of_mart, frame.iter_rows(named=True))
 
 
 def runs_in(mart: Mart) -> dict[str, int]:
@@ -91,7 +89,7 @@ def scores_of_conversation(store: Store, mart: Mart, conversation: str) -> list[
         record: Mapping[str, Any] = runs.get(run, {})
         command = LIVE_ROWS if rows[-1]["origin"] == LIVE_ROWS else str(record.get("command", ""))
         started = str(record.get("started") or rows[-1]["scored"].isoformat())
-        found.append(EvaluatorScores(run, command, evaluator.partition("@")[0], started, tuple(map(score_row, rows))))
+        found.append(EvaluatorScores(run, command, evaluator.partition("@")[0], started, tuple(map(row_of_mart, rows))))
     return sorted(found, key=lambda scores: (scores.started, scores.run), reverse=True)
 
 
@@ -100,14 +98,3 @@ def _main(rows: pl.LazyFrame) -> pl.LazyFrame:
     import polars as pl
 
     return rows.filter(pl.col("is_main"))
-
-
-def score_row(row: Mapping[str, Any]) -> ScoreRow:
-    """Return a row of the mart as a flat row of a score; probabilities are rounded to 6 digits."""
-    options, shares = row["options"], row["probabilities"]
-    score: dict[str, Any] = {name: row.get(name) for name in SCORE_COLUMNS}
-    score["attributions"], score["notes"] = (json.loads(row[name] or "null") for name in ("attributions", "notes"))
-    if options:
-        score["variance"], score["entropy"] = variance(options, shares), entropy(shares)
-        score["distribution"] = {f"{option:g}": round(share, 6) for option, share in zip(options, shares, strict=True)}
-    return score  # type: ignore[return-value]
