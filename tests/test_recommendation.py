@@ -247,7 +247,7 @@ def test_the_best_of_several_better_rivals_is_named_with_its_corrected_p(sample:
     assert both.tests["default"].p == pytest.approx(2 * alone.tests["default"].p)  # Holm over two rivals
     assert both.tests["default"].difference == pytest.approx(both.rmse["best"] - both.rmse["default"])
     assert both.tests["default"].difference < 0 and both.tests["constant"].difference < 0
-    assert f"significantly better than the default default ({both.rmse['default']:.3f}, " in str(both)
+    assert f"significantly better than the default default ({both.rmse['default']:.2f}, " in str(both)
 
 
 def test_the_lowest_error_for_known_annotators_is_named_with_both_errors(sample: Sampled) -> None:
