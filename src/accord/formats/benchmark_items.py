@@ -104,7 +104,7 @@ def _convert_abc_eval(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 def _longest(name: str, dialogues: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the longest version of a dialogue; raises `WrongShape` if another version is not a prefix of it."""
+    """Return the longest version of a dialogue; raises `WrongShape` if it does not start with every other version."""
     longest = max(dialogues, key=len)
     if any(dialogue != longest[: len(dialogue)] for dialogue in dialogues):
         raise WrongShape(f"the rows of dialogue {name!r} have different texts")
@@ -121,7 +121,7 @@ def _abc_eval_labels(row: Fields, name: str) -> list[Label]:
     ]
 
 
-# The rows look like those of other benchmarks, so the format is never detected: `--format abc-eval`.
+# The rows look like the rows of other benchmarks, so the format is never detected: `--format abc-eval`.
 formats.register(ABC_EVAL)(Format(matches=lambda _: False, convert=_convert_abc_eval, key=_abc_eval_key))
 
 

@@ -155,7 +155,7 @@ def _convert_chatgpt(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 def _chatgpt_turn(message: Fields) -> Turn | None:
-    """Return the turn of a message; None for a hidden or an empty one."""
+    """Return the turn of a message, or `None` if the message is hidden or empty."""
     role, content = mapping_of(message.get("author")).get("role"), mapping_of(message.get("content"))
     if not isinstance(role, str) or not role:
         raise WrongShape(f"message {str(message.get('id'))[:60]!r} has no `author` with a role")

@@ -21,7 +21,7 @@ _MOST_SPECIFIC_FIRST = (
 
 
 def _most_specific_first() -> list[str]:
-    """Return the names of all formats in the order of detection: those of plug-ins come before tables."""
+    """Return the names of all formats in the order of detection: formats of plug-ins come before tables."""
     *specific, table = _MOST_SPECIFIC_FIRST
     others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
     plugins = [name for name in others if formats.owner(name) != BUILT_IN]

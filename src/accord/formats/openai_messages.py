@@ -110,7 +110,7 @@ def _are_plain(messages: list[Any]) -> bool:
 
 
 def turns_from_message(message: Any) -> tuple[Turn, ...]:
-    """Convert a message of a chat API to turns: one, or one per result of a tool in it; see `turn_from_message`."""
+    """Convert a message of a chat API to one turn, or to one turn per tool result; see `turn_from_message`."""
     if isinstance(message, Mapping):
         key = next((key for key in ("content", "parts") if tool_messages.has_results(message.get(key))), None)
         if key is not None:
@@ -220,7 +220,7 @@ def turns_from(messages: Any) -> Sequence[Turn]:
 def exchange(given: Any, output: Any) -> list[Any]:
     """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
 
-    A text is one message, whatever it looks like; an empty one too, so that an empty reply does not leave the user's
+    A text is always one message. An empty text is a message too, so that an empty reply does not leave the user's
     message last.
 
     >>> exchange("Where is it?", "It arrives on Monday.")
@@ -384,7 +384,7 @@ def _with_reply(fields: Fields) -> Fields:
 
 
 def _flattened(fields: Fields) -> Fields:
-    """Return a row with the messages and the model of the request in it as its own."""
+    """Return a row with its request's messages and model as its own fields."""
     key = None if isinstance(fields.get("messages"), list) else _request_key(fields)
     if key is None:
         return fields

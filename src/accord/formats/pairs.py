@@ -86,7 +86,7 @@ def pair_roles(
     columns: Columns, judges: Sequence[str] = (), people: Sequence[str] = (), item: str | None = None,
     system: str | None = None, name: str = "the table",
 ) -> PairRoles | None:  # fmt: skip
-    """Return the roles of a table of pairs; None if it is another table.
+    """Return the roles of a table of pairs, or `None` for another table.
 
     Args:
         columns: The cells.

@@ -130,7 +130,7 @@ class FileKind:
 def sniff(path: str | Source, columns: Mapping[str, str] | None = None) -> FileKind:
     """Detect the kind of a file, a benchmark folder or a table in memory.
 
-    `columns` maps Accord's column names to those of several files; names that this file lacks are ignored.
+    `columns` maps Accord's column names to column names of several files; names that this file lacks are ignored.
 
     Raises:
         BadInput: The file cannot be read.
@@ -300,7 +300,7 @@ def live_row(format: Format, fields: Fields) -> Fields:
 
 
 def _typed(path: Source, format: Format, rows: Iterator[Row]) -> Iterator[Row]:
-    """Return the rows of a file; those of JSON have types, unlike the cells of a table."""
+    """Return the rows of a file; values of JSON have types, unlike the cells of a table."""
     is_table = not path.has_types if isinstance(path, MemoryTable) else suffix(path) in (*TABLE_SUFFIXES, TEXT_SUFFIX)
     if is_table or format is not formats.get("table"):
         return rows
@@ -392,7 +392,7 @@ def read_parts(
     report: OnBadRow,
     is_wanted: Callable[[str], bool],
 ) -> Iterator[Record]:
-    """Yield the conversations of several files whose rows are parts of them; memory holds only their ids.
+    """Yield conversations whose parts are rows of several files; memory holds only their ids.
 
     Each path comes with the prefix of ids for its conversations without one. Rows whose key is not wanted are not
     spooled.
@@ -409,7 +409,7 @@ def _gathered(
     on_skip: OnSkip,
     is_wanted: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[Record]:
-    """Yield the conversations of sources, each with its prefix of ids, from rows that are parts of them."""
+    """Yield conversations whose parts are rows of sources, each source with its prefix of ids."""
 
     def keyed() -> Iterator[tuple[str, Row]]:
         for place, (path, _) in enumerate(sources):

@@ -180,7 +180,7 @@ class Format:
         split: Splits a row into the rows that it bundles, such as the spans of an OTLP batch.
         skip_reason: Returns the reason to skip a row or a part of one, or `None` to read it.
         is_whole: For formats with a `key`: returns True if a row holds a whole conversation, and `None` if it does
-            unless another row has the same key. Without it, no row does.
+            unless another row has the same key. By default, no row holds a whole conversation.
         is_answer: Returns True if a row holds answers on a conversation of another file; such files are read last.
         parse: Reads one line of a text log as a row; `None` for a line of another form. A text file whose first line
             with content it can read is read line by line, and lines of another form are left out.
@@ -249,7 +249,7 @@ T = TypeVar("T")
 
 
 def _sendable_fields(value: T) -> T:
-    """Return a frozen dataclass with `sendable` applied to all texts in it."""
+    """Return a frozen dataclass with `sendable` applied to all its texts."""
     changed = {}
     for name in (field.name for field in fields(value)):  # type: ignore[arg-type]
         current = getattr(value, name)

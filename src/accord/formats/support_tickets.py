@@ -252,7 +252,7 @@ def _convert_intercom(rows: Sequence[Fields], default_id: str) -> Record | None:
 
 
 def _message(part: Fields) -> Turn | None:
-    """Return the turn of a part; None for one without a body."""
+    """Return the turn of a part, or `None` if the part has no body."""
     body = part.get("body")
     if body in (None, ""):
         return None

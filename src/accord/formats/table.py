@@ -137,7 +137,7 @@ def with_plain_reply(fields: Fields, is_live: bool = False) -> Fields:
     """Return a row of JSON in which the text of a reply is a text, even if it looks like messages.
 
     A cell of a table can hold messages only as their JSON, but a value of JSON can be a list: if its text were decoded,
-    the judged assistant could choose what is judged. In a file, a prompt that is the JSON of messages shows that both
+    the judged assistant could choose the judged text. In a file, a prompt that is the JSON of messages shows that both
     columns were written like this. `is_live` is True for rows that a host or a client sends; they have no such columns.
     """
     row = under_our_names(fields, {name: ALIASES[name] for name in ("prompt", "response")})

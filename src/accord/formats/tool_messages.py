@@ -27,7 +27,7 @@ def has_results(content: Any) -> bool:
 
 
 def fields_of(parts: Sequence[Any], known: Sequence[Any]) -> dict[str, Any]:
-    """Return the fields of a turn for the parts of a message that are no text: `tool_calls` and `parts`.
+    """Return the fields of a turn for the parts of a message that are not text: `tool_calls` and `parts`.
 
     The tool calls are the known ones and those in the parts, in the form of OpenAI.
     """

@@ -32,7 +32,7 @@ Call = tuple[Sequence[Turn], Sequence[Turn]]
 def merged_turns(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
     """Merge calls in order of time into one conversation, and return the index of the last turn after each call.
 
-    A call's input replaces the conversation if it repeats all of it, or if it equals the last input (a regenerated
+    A call's input replaces the conversation if it repeats all turns, or if it equals the last input (a regenerated
     reply). If it repeats the end of the conversation (a sliding window), only its new turns are added.
     """
     turns: list[Turn] = []
@@ -59,7 +59,7 @@ def merged_turns(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
 
 def _overlap(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
     """Return the length of the longest end of `before` that is a beginning of `now` (Knuth, Morris & Pratt, 1977)."""
-    shorter, size = [0] * len(now), 0  # by number of turns, the longest shorter beginning that is also an end of them
+    shorter, size = [0] * len(now), 0  # by number of turns, the longest shorter beginning that is also an end
     for place in range(1, len(now)):
         while size and now[place] != now[size]:
             size = shorter[size - 1]
@@ -103,7 +103,7 @@ _HISTORY_KEYS = ("chat_history", "history")
 def loose_turns(value: Any, role: str) -> tuple[Turn, ...]:
     """Return the turns of a trace's input or output: messages, one message, a reply of a chat API, or a text.
 
-    `role` is that of messages without one. A list of something else than messages raises `WrongShape`.
+    `role` is the role of messages that name none. A list of something else than messages raises `WrongShape`.
     """
     if value in (None, "", [], {}):
         return ()
@@ -175,7 +175,7 @@ def host_ids_of(
     """Return metadata with the ids of a conversation on a tracing platform, to which `accord push` sends scores.
 
     Args:
-        session: Id of the session; None without one.
+        session: Id of the session, or `None` if the conversation has no session.
         traces: Id of the trace of each call.
         ends: Turn to which each call led.
         time: Time of the first trace, ISO 8601.

@@ -181,7 +181,7 @@ def turns_in(value: Any) -> tuple[Turn, ...]:
 def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
     """Return the turns of one side of an exchange: a text, or messages; anything else raises `WrongShape`.
 
-    `role` is that of a text, and of messages without one.
+    `role` is the role of a text, and of messages that name none.
     """
     if value is None or value == "":
         return (Turn(role, ""),)

@@ -28,7 +28,7 @@ def encoding_of(path: Path) -> str:
     unless most of its other characters are valid UTF-8: then it is a damaged file.
 
     Raises:
-        BadInput: The file is in none of these encodings, or damaged.
+        BadInput: The file does not have one of these encodings, or is damaged.
     """
     about = path.stat()
     return _encoding(path, about.st_size, about.st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Tables in memory as rows like those of a file: data frames, Arrow tables, data sets, lists of dicts.
+"""Tables in memory, read as the rows of a file: data frames, Arrow tables, data sets, lists of dicts.
 
 No library of data frames is imported but Polars: other tables are recognized by their methods.
 """
@@ -126,7 +126,7 @@ def source_of(given: Any) -> Path | MemoryTable:
 def _plain_row(row: Any) -> dict[str, Any]:
     """Return a row with JSON values; missing values are None.
 
-    A row that is no mapping, or a cell that JSON cannot represent, raises `TypeError` with the name of the column.
+    A row that is not a mapping, or a cell that JSON cannot represent, raises `TypeError` with the name of the column.
     """
     if isinstance(row, TypeError):
         raise row
@@ -164,7 +164,7 @@ def frame_rows(frame: pl.DataFrame, buffer: int = 512) -> Iterator[dict[str, Any
 
 
 def _polars_of(data: Any) -> pl.DataFrame | None:
-    """Convert an object with an interface of data frames to a Polars frame; return None for other objects."""
+    """Convert an object with a data frame interface to a Polars frame, and return `None` for other objects."""
     import polars as pl
 
     if isinstance(data, pl.LazyFrame):
@@ -196,7 +196,7 @@ def _pandas_rows(frame: Any) -> Iterator[Any]:
 
 
 def _plain(cell: Any, left: Iterator[int]) -> Any:
-    """Return a cell as a JSON value, or None if it is missing; raises `TypeError` if JSON cannot represent it.
+    """Return a cell as a JSON value, or `None` if it is missing; raises `TypeError` if JSON cannot represent it.
 
     `left` has an entry for each value that the row may still hold: lists may share their content many times.
     """

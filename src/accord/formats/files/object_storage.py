@@ -165,7 +165,7 @@ def open_file(url: str) -> IO[bytes]:
 
 @contextmanager
 def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
-    """Provide a local file with the first `limit` bytes of a file or an object, by default with all of them.
+    """Provide a local file with the first `limit` bytes of a file or an object, by default with all bytes.
 
     A downloaded copy is deleted afterwards.
 

@@ -54,7 +54,7 @@ _PAGE = frozenset({
     "type", "pages", "count", "total_count", "next_page", "previous_page", "after_url", "before_url", "after_cursor",
     "before_cursor", "end_of_stream", "end_time", "start_time", "has_more", "meta", "links",
 })  # fmt: skip
-"""Keys beside the list in a page of an API's answer."""
+"""Other keys than the list in a page of an API's answer."""
 _ITEMS_FILE = "items.jsonl.gz"
 
 
@@ -184,7 +184,7 @@ _OVERLAP = 4096
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers of a cell, and of the values nested in it."""
+    """Yield the texts and numbers of a cell and of its nested values."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield str(key)
@@ -437,7 +437,7 @@ _FAST = msgspec.json.Decoder()
 
 
 def decoded_json(text: bytes | str) -> Any:
-    """Decode JSON text, or UTF-8 bytes of it, as `json.loads` does.
+    """Decode JSON, as text or UTF-8 bytes, as `json.loads` does.
 
     The fast decoder rejects NaN, numbers beyond a float and unpaired surrogates; `json` decides on these.
     """
@@ -500,7 +500,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _whole_file(path: Path, elements: Iterator[tuple[int, Any]]) -> Row | BadRow:
-    """Return the messages of a file as one row. Its line is 0, so that its conversation has the name of the file."""
+    """Return a single row with all messages of a file. Its line is 0, so its conversation has the name of the file."""
     messages, size = list[Any](), 0
     for _, message in elements:
         messages.append(message)
@@ -511,7 +511,7 @@ def _whole_file(path: Path, elements: Iterator[tuple[int, Any]]) -> Row | BadRow
 
 
 def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
-    """Yield each element of the array with its first line; `lineno` of an error is that of the invalid element."""
+    """Yield each element of the array with its first line; `lineno` of an error is the line of the invalid element."""
     decoder = json.JSONDecoder()
     window = text.read(_CHUNK)
     at = window.index("[") + 1

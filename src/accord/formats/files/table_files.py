@@ -124,7 +124,7 @@ def _groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[dict[in
 
 
 def check_pages(path: str, stream: io.FileIO, size: int) -> None:
-    """Check a file's footer, and the sizes in its pages: the reader unpacks these, whatever the footer states.
+    """Check a file's footer, and the sizes in its pages: the reader unpacks these even if the footer states others.
 
     Raises:
         BadInput: As `row_groups`, or a page is damaged, or all pages together are over the limit.

@@ -22,7 +22,7 @@ def has_text_logs() -> bool:
 
 
 def line_parser(path: Path) -> Parse | None:
-    """Return the first parser of a format that reads the first line with content of a file; None without one."""
+    """Return the first parser of a format that reads a file's first line with content, or `None` if no parser does."""
     parsers = [kind.parse for _, kind in formats if kind.parse is not None]
     if not parsers:
         return None
@@ -33,7 +33,7 @@ def line_parser(path: Path) -> Parse | None:
 
 
 def parsed_lines(path: Path, parse: Parse) -> Iterator[Row | BadRow]:
-    """Yield the rows of a text log; lines that the parser returns None for are left out.
+    """Yield the rows of a text log, without the lines that the parser does not read.
 
     Raises:
         BadInput: A line is longer than `ROW_BYTES`.
@@ -58,7 +58,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _parsed(parse: Parse, line: str) -> Any:
-    """Return the row of a line, or the error in the parser of a plug-in as one line."""
+    """Return the row of a line; an error in the parser of a plug-in becomes a message of a single line."""
     try:
         return parse(line)
     except Exception as error:

@@ -67,7 +67,7 @@ def _part_of(parts: dict[str, bytes], sheet: str) -> str:
 
 
 def _origin(content: bytes) -> tuple[int, int]:
-    """Return the row and the column, from 0, at which the reader begins: those of the first cells with values."""
+    """Return the first row and the first column with values, from 0, at which the reader begins."""
     first, least = None, None
     for piece in content.split(b"<c ")[1:]:
         attributes, _, rest = piece.partition(b">")
@@ -85,7 +85,7 @@ def _origin(content: bytes) -> tuple[int, int]:
 
 
 def _place(reference: str) -> tuple[int, int] | None:
-    """Return the row and the column of a reference such as `B3`, from 0; None for any other text."""
+    """Return the row and the column of a reference such as `B3`, from 0, or `None` for any other text."""
     letters = reference.rstrip("0123456789")
     digits = reference[len(letters) :]
     if not (1 <= len(letters) <= 3 and letters.isascii() and letters.isalpha() and 1 <= len(digits) <= 7):

@@ -1,7 +1,7 @@
 """Rows of Excel workbooks.
 
-A workbook is a zip archive of XML, which its reader unpacks into memory whatever its directory says. It is therefore
-unpacked here first, and only the counted content is read.
+A workbook is a zip archive of XML, which its reader unpacks into memory even if its directory states a wrong size. It
+is therefore unpacked here first, and only the counted content is read.
 
 | input | error |
 |---|---|
@@ -83,7 +83,7 @@ def excel_rows(path: Path) -> Iterator[Row | BadRow]:
     """Yield the rows of an Excel workbook's only sheet with data; empty rows are skipped.
 
     Raises:
-        BadInput: The file is no workbook, is too large, or has no or several sheets with data, or equal column names.
+        BadInput: The file is not a workbook, is too large, has no or several sheets with data, or equal column names.
         MissingExtra: The package that reads workbooks is not installed.
     """
     if find_spec("fastexcel") is None:  # the reader that Polars calls
@@ -184,7 +184,7 @@ _rows: Iterator[tuple[int, list[str]]] = iter(())
 
 
 def _next_rows(place: tuple[str, Path] | None) -> list[Cells] | Exception:
-    """Return the next rows of a workbook, or the error. A new workbook is named by a folder and a path in it."""
+    """Return the next rows of a workbook, or the error. A folder and a path inside this folder name a new workbook."""
     global _rows
     try:
         if place is not None:
@@ -279,7 +279,7 @@ def _rounded_numbers(sheet: bytes) -> Iterator[float]:
 
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    """Unpack an entry of at most `most` bytes, whatever size the directory states."""
+    """Unpack an entry of at most `most` bytes, without relying on the size in the directory."""
     is_stored = entry.compress_type == zipfile.ZIP_STORED
     entry.file_size = entry.compress_size if is_stored else 1 << 62  # reading would stop at the stated size
     pieces, size = list[bytes](), 0

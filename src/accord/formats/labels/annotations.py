@@ -1,4 +1,4 @@
-"""Export annotations to JSON lines, CSV or Parquet, by the suffix, and restore every field of them.
+"""Export annotations to JSON lines, CSV or Parquet, by the suffix, and restore all their fields.
 
 JSON lines hold `Annotation.to_json`. A table has a column per field; `value`, `distribution`, `span`, `made_from` and
 `losses` are JSON cells. A text that a spreadsheet could run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a
@@ -54,7 +54,7 @@ def read_annotations(
     """Yield every annotation of a file; human answers are validated against the scales of the rubric.
 
     `columns` maps Accord's column names to the file's. `on_bad_row` is called with each bad row, which is then skipped.
-    `rows` are those of the file, if it is open already (`sniff_rows`).
+    `rows` are the rows of the file, if it is open already (`sniff_rows`).
 
     Raises:
         BadInput: The file cannot be read as a whole.

@@ -12,7 +12,7 @@ from accord.formats.record import WrongShape
 from accord.values import Label, Question, Rubric, ScaleKind
 
 NO_CLICK = {"no click", "no_click", "not clicked", "no feedback", "no_feedback", "no vote", "no_vote"}
-"""Texts of a user who answered nothing: missing, not negative, unless the question has one of them as an option."""
+"""Texts of a user who answered nothing: missing, not negative, unless such a text is an option of the question."""
 NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"} | NO_CLICK
 
 

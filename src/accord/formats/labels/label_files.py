@@ -213,7 +213,7 @@ def file_roles(
 ) -> TableRoles:
     """Return the roles of a file's columns, from its first rows; see `table_roles` for the other arguments.
 
-    `rows` are those of the file, if it is open already.
+    `rows` are the rows of the file, if it is open already.
 
     Raises:
         BadInput: The file cannot be read.
@@ -307,7 +307,7 @@ def raw_label_rows(
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer], Fields]]:
     """Yield each row of a file of labels: line, target, the `raw_answers` of people, a model's answers, and its cells.
 
-    Rows that cannot be read are skipped. `rows` are those of the file, if it is open already (`sniff_rows`).
+    Rows that cannot be read are skipped. `rows` are the rows of the file, if it is open already (`sniff_rows`).
     """
     source = locate(path)
     for row in mapped(_rows(source, rows), roles.columns(columns or {}), str(source)):
@@ -379,7 +379,7 @@ def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
 def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _WideTable) -> list[tuple[str, str, Any]]:
     """Return the answers of a row as (question, annotator, value).
 
-    The question is the one that the row names, else those of the columns of a wide table, else the main question.
+    The row names the question; otherwise the columns of a wide table do; otherwise it is the main question.
     """
     if "value" in row and row.get("question") not in (None, ""):
         return [(str(row["question"]), annotator, row["value"])]

@@ -80,7 +80,7 @@ def label_wordings(question: Question, counted: Iterable[tuple[str | None, Value
 
 
 def other_scale(question: Question, wording: str | None, value: Value) -> str | None:
-    """Return the range of a label's scale if it is not that of its question, else None."""
+    """Return the range of a label's scale if it differs from the range of its question, else None."""
     if wording is not None and _key(wording) == question.key:
         return None
     known = "" if wording is None else wording.partition(" ")[2]

@@ -52,7 +52,7 @@ def is_letters(words: Collection[str]) -> bool:
 
 
 def order_of(words: Collection[str]) -> Sequence[str] | None:
-    """Return a known order of words, in lower case with the lowest first; None if there is none.
+    """Return a known order of words, in lower case with the lowest first, or `None` if no order is known.
 
     >>> order_of(["good", "poor", "great"])[:2], order_of(["A", "C", "F"])[-1], order_of(["red", "blue"])
     (('terrible', 'awful'), 'a+', None)
@@ -64,7 +64,7 @@ def order_of(words: Collection[str]) -> Sequence[str] | None:
 
 
 def has_none(words: Collection[str]) -> bool:
-    """Return True if "none" is an answer in a column with these words: one of them is "minor" or "major".
+    """Return True if "none" is an answer in a column with these words: they include "minor" or "major".
 
     In other columns "none" is a missing answer, which some programs write like this.
     """
@@ -78,7 +78,7 @@ class WordOrder:
 
     Attributes:
         words: Words, the lowest first.
-        column: Column; None for every column of words that has one of them.
+        column: Column. By default (None), the order applies to every column that has any of the words.
 
     >>> WordOrder(("F", "C", "A")).place(" c"), str(WordOrder(("F", "C", "A"), "grade"))
     (1, 'grade=A>C>F')
@@ -88,7 +88,7 @@ class WordOrder:
     column: str | None = None
 
     def place(self, value: object) -> int | None:
-        """Return the place of a value from 0, the lowest; None for another value."""
+        """Return the place of a value from 0, the lowest, or `None` if it is not one of the words."""
         plain = [word.casefold() for word in self.words]
         text = value.strip().casefold() if isinstance(value, str) else None
         return plain.index(text) if text in plain else None
@@ -150,7 +150,7 @@ def parse_orders(given: str | Collection[str] | None) -> list[WordOrder]:
 
 
 def order_for(orders: Collection[WordOrder], column: str, values: Collection[object]) -> WordOrder | None:
-    """Return the order of a column with some values, one that names it before the others; None without one.
+    """Return the order of a column with some values, or `None`. An order that names the column comes first.
 
     Raises:
         BadInput: The order lacks a value of the column.

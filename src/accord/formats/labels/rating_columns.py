@@ -136,7 +136,7 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: 
 
 
 def _columns_by_person(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return question and annotator of the columns that name an annotator; none if they name only one."""
+    """Return question and annotator of the columns that name an annotator; empty if they name only one annotator."""
     matches = {name: match for name in row if isinstance(name, str) and (match := _BY_PERSON.fullmatch(name))}
     if len({match["who"].casefold() for match in matches.values()}) < 2:
         return {}

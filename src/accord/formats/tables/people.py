@@ -63,7 +63,7 @@ def person_in(column: str) -> str | None:
 
 
 def is_person(name: str) -> bool:
-    """Return True if a name in a column of judges is that of a person."""
+    """Return True if a name in a column of judges belongs to a person."""
     return person_in(name) is not None and not name.casefold().startswith("judge")
 
 
@@ -106,7 +106,7 @@ def may_be_rater(column: ObservedAnswers) -> bool:
 def may_hold_names(column: ObservedAnswers, is_metadata: bool = False) -> bool:
     """Return True if a column of texts may name who rated: few short texts, each several times.
 
-    In metadata of conversations, where other texts have this form too, its name or its texts are those of people.
+    In metadata of conversations, other texts have this form too, so the column's name or its texts must name people.
     """
     texts = [str(value) for value in column.values]
     is_short = all(len(text) <= 40 and len(text.split()) <= 3 and number_of(text) is None for text in texts)

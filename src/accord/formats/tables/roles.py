@@ -31,7 +31,7 @@ from accord.formats.tables.scales import (
 from accord.values import ScaleKind, Target
 
 Columns = Mapping[str, Sequence[Any]]
-"""Cells of each column; None for a missing one."""
+"""Cells of each column; a missing cell is None."""
 
 ROLE_ROWS = 2000
 """Rows of a table that decide the roles of its columns."""
@@ -105,12 +105,12 @@ class TableRoles:
         annotator: Column that names who gave the ratings of each row, or None.
         models: Values of `annotator` that are judges.
         unclear: Columns that hold ratings of people or answers of a model.
-        left_out: Columns of scores that are neither the judge's nor those of people, since others are.
+        left_out: Columns of scores that do not belong to the judge or to people, because other columns do.
         unread: Columns that are not read, and may hold ratings or the names of those who rated.
         copies: Pairs of columns with equal values in all rows that both fill, with the number of rows.
         reasons: Reason of each choice that another reader could make otherwise, by column.
         item, system, run, split, length: Columns, or None (`structure`).
-        text: Column with what is judged; its words are counted as the length if no column is the length.
+        text: Column with the judged text; its words are counted as the length if no column is the length.
         confidence: Column with the judge's confidence.
         groups: Columns that slice the table.
         notes: Remarks on choices that could be others.
@@ -194,7 +194,7 @@ class JudgedAnswer(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def is_model_name(name: str) -> bool:
-    """Return True if an annotator's name is that of a model.
+    """Return True if an annotator's name is the name of a model.
 
     >>> is_model_name("gpt-4o"), is_model_name("claude-3-opus"), is_model_name("Claude"), is_model_name("nora")
     (True, True, False, False)
@@ -207,7 +207,7 @@ def is_model_name(name: str) -> bool:
 
 
 def is_machine(name: str) -> bool:
-    """Return True if an annotator's name is that of a model, a judge or another program.
+    """Return True if an annotator's name is the name of a model, a judge or another program.
 
     >>> is_machine("gpt-4o"), is_machine("LLM judge"), is_machine("Claude"), is_machine("Judy")
     (True, True, False, False)
@@ -297,7 +297,7 @@ def table_roles(
 
 
 class _Answers:
-    """Columns that can hold answers, divided into those of judges, those of people, and unclear ones."""
+    """Columns that can hold answers, divided into columns of judges, columns of people, and unclear columns."""
 
     def __init__(
         self, cells: Columns, answers: Sequence[str], options: TableOptions, has_text: bool, annotator: str | None,
@@ -393,7 +393,7 @@ class _Answers:
 
 
 def cells_of(rows: Sequence[Fields]) -> dict[str, list[Any]]:
-    """Return the cells of each column of some rows; None for a missing one."""
+    """Return the cells of each column of some rows; a missing cell is None."""
     names = dict.fromkeys(name for row in rows for name in row if isinstance(name, str))
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -484,7 +484,7 @@ def _column_of_names(cells: Columns, has_text: bool, options: TableOptions) -> s
 
 
 def _are_names(values: Sequence[Any]) -> bool:
-    """Return True if values are texts that are no words of a scale, such as pass and fail."""
+    """Return True if values are texts other than words of a scale, such as pass and fail."""
     if not all(isinstance(value, str) and not is_number(value) for value in values):
         return False
     found = infer_scale(observed_answers(values))
@@ -492,7 +492,7 @@ def _are_names(values: Sequence[Any]) -> bool:
 
 
 def _models(values: Sequence[Any], options: TableOptions) -> tuple[str, ...]:
-    """Return the annotators that are judges: those of the user, else those with a judge's name, unless all have one."""
+    """Return the judges: the annotators that the user names, else all with a judge's name, unless all have one."""
     names = list(dict.fromkeys(str(value) for value in values))
     given = [name for name in options.judges if name in names]
     found = given or [name for name in names if is_model_name(name) or "judge" in words_of(name)]
@@ -524,7 +524,7 @@ def _is_of_judge(column: str, has_text: bool) -> bool:
     own = (*vocabulary.NAMES_OF_JUDGES, *vocabulary.NAMES_OF_MODELS[:-1])
     if not words & vocabulary.JUDGES or words & (vocabulary.HUMAN - {"label", "labels"}) or plain_name(column) in own:
         return False
-    if words <= {"auto", "automatic", "automated"}:  # beside text, often a flag
+    if words <= {"auto", "automatic", "automated"}:  # in a table with texts, often a flag
         return not has_text
     question = judge_in(column)[1]
     if not question or is_rating_name(question) or _is_numbered(question):

@@ -124,7 +124,7 @@ _TWO_NUMBERS = re.compile(r"\W{0,2}(-?\d{1,9}(?:\.\d{1,9})?) ?(?:,|;|-|–|\.\.|
 
 
 def ends_of(scale: Any) -> tuple[float, float] | None:
-    """Return the lowest and highest answer of a scale as a file states it; None if it is no pair of numbers.
+    """Return the lowest and highest answer of a scale as a file states it, or `None` if it is not a pair of numbers.
 
     >>> ends_of([0, 1]), ends_of("[1, 3]"), ends_of("1-5"), ends_of("good to bad")
     ((0, 1), (1, 3), (1, 5), None)
@@ -225,7 +225,7 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word, or a number that is no answer."""
+    """Return the value as a number; `None` for a word, or a number that is not an answer."""
     number = number_in(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
     return float(number) if number is not None and -LARGEST_ANSWER <= number <= LARGEST_ANSWER else None
 
@@ -381,7 +381,7 @@ def has_scale(cells: Sequence[Any]) -> bool:
 
 
 def no_scale(cells: Sequence[Any]) -> str:
-    """Return the reason why the cells of a column are no answers, as a predicate."""
+    """Return the reason why the cells of a column are not answers, as a predicate."""
     observed = observed_answers(cells)
     if not observed.total and any(isinstance(cell, list) for cell in cells):
         return "holds lists, and a cell is one answer (write a column for each, such as judge_1 and judge_2)"
