@@ -32,7 +32,7 @@ _CALLS = {"precision": "precision", "recall": "recall", "f1": "F1", "alpha": "α
 
 
 def lines(*sentences: str) -> Text:
-    """Return sentences as one part, each on its line; texts of users cannot add lines."""
+    """Return a single part with each sentence on its line; texts of users cannot add lines."""
     return Text("\n".join(map(one_line, sentences)))
 
 
@@ -162,7 +162,7 @@ def _about(found: Comparison, ledger: Ledger) -> str:
 
 
 def groups_section(groups: Sequence[GroupAccuracy]) -> Section | None:
-    """Return the errors of the predictions in each group, compared with all other groups; None without groups."""
+    """Return the errors of the predictions in each group, compared with all others, or `None` if groups are missing."""
     if not groups:
         return None
     rows: list[Row] = [
@@ -174,7 +174,7 @@ def groups_section(groups: Sequence[GroupAccuracy]) -> Section | None:
 
 
 def issues_section(rows: Sequence[CalledRow]) -> Section | None:
-    """Return the agreement of issue labels with people; None without labels."""
+    """Return the agreement of issue labels with people, or `None` if labels are missing."""
     if not rows:
         return None
     cells: list[Row] = []

@@ -262,7 +262,7 @@ class Config(StrictSettings):
 
 
 def _without_secrets(value: Any) -> Any:
-    """Return a value with user, password and query removed from every URL in it."""
+    """Return a value whose URLs have no user, password or query."""
     if isinstance(value, dict):
         return {key: _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -386,7 +386,7 @@ def covered_by_trust(folder: Path) -> dict[str, list[str]]:
 
 
 def endpoint_of(config: Config, name: str, base_url: str | None = None) -> tuple[str, str | None, str | None]:
-    """Return the model, the endpoint and the mode of a role; any other name is that of a model at the endpoint.
+    """Return the model, the endpoint and the mode of a role; any other name names a model at the endpoint.
 
     Raises:
         BadInput: The role has no model, or one without an endpoint.
@@ -410,7 +410,7 @@ def load_project(path: str | Path | None = None) -> Config:
     """Read `accord.yaml` as `load_config` does, but require a project file.
 
     Raises:
-        BadInput: There is no project file, or it is invalid.
+        BadInput: The project file does not exist, or is invalid.
     """
     if path is None and find_project_file() is None:
         raise BadInput(
@@ -444,7 +444,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
 
 
 def _plugins_in(content: Any) -> tuple[str, ...]:
-    """Return the names of plug-ins in settings; none if they are invalid, which their validation reports."""
+    """Return the names of plug-ins in settings; empty if the settings are invalid, which their validation reports."""
     try:
         return check_plugin_names(content.get("plugins", ())) if isinstance(content, dict) else ()
     except ValueError:

@@ -67,7 +67,7 @@ class StrictSettings(BaseModel):
 
 
 class AnchorsConfig(StrictSettings):
-    """Anchors: rated conversations that the present judge judges again, to tell its drift from that of the system."""
+    """Anchors: rated conversations that the present judge judges again, to tell its drift from drift of the system."""
 
     count: int = Field(default=40, ge=10, le=1000, description="Number of anchors, a fixed sample by the seed.")
     every: Period | None = Field(
@@ -173,7 +173,7 @@ class PrivacyConfig(StrictSettings):
         return kinds
 
     def redactor(self, when: Literal["import", "send"]) -> Redactor | None:
-        """Return the redactor of imports or of requests; None if nothing is redacted then.
+        """Return the redactor of imports or of requests, or `None` if nothing is redacted then.
 
         Requests are redacted in both cases: a file that is scored may never have been imported.
         """

@@ -38,7 +38,7 @@ class RatingCounts:
         people: Number of people who gave them.
         wordings: Numbers by wording; `other_scales` are not among the ratings if they are left out.
         treatment: Treatment of labels on another scale.
-        learned: Number of ratings that an evaluator learned from and that are unchanged; None without an evaluator.
+        learned: Number of unchanged ratings that the evaluator learned from, or `None` if no evaluator is in use.
         replaced: Number of other ratings that replace a learned one of the same person and text.
     """
 

@@ -4,7 +4,7 @@
 synthetic conversations, which people write in the browser, it is plain text; elsewhere it is an error.
 
 A variable of `.env` has two ways to take effect. `${NAME}` reads it from the file, so it never reaches a library. The
-environment of the process gets only the variables of `ALLOWED`, or all of them if the user trusts the project.
+environment of the process gets only the variables of `ALLOWED`, or all variables if the user trusts the project.
 """
 
 from __future__ import annotations

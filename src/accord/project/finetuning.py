@@ -117,7 +117,7 @@ def finetune(
         on_step: Called after each step of the training.
 
     Raises:
-        BadInput: There are no annotations, too few dialogues, or the folder cannot be used.
+        BadInput: Annotations are missing, the dialogues are too few, or the folder cannot be used.
         MissingExtra: `accord[finetune]` is not installed.
     """
     pairs, seed = corrected_pairs(project), project.config.seed

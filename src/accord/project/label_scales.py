@@ -114,7 +114,7 @@ def check_scale(rubric: Rubric, evaluator: Evaluator) -> None:
 
 
 def check_question(store: Store, rubric: Rubric, evaluator: Evaluator) -> None:
-    """Compare the question of an evaluator with that of the rubric, and log another wording.
+    """Compare the question of an evaluator with the question of the rubric, and log another wording.
 
     Raises:
         BadInput: The scales differ.

@@ -43,8 +43,8 @@ def estimate(project: Workspace, files: Sequence[str] = (), difference: float = 
     The scores are predictions of the evaluator in use for every unit that people rated or could have rated (`units`),
     from evidence in the store; none is predicted with labels of its own conversation. Scores of other conversations
     that it made since (`accord score`) count too, for systems with labels. Conversations that the rubric was learned on
-    are left out, and systems with few labels are named without a mean. Systems are compared on what they share: the
-    same first message, or the attributes in `group_by`.
+    are left out, and systems with few labels are named without a mean. Systems are compared on conversations that
+    share the first message, or the attributes in `group_by`.
 
     Args:
         project: Workspace with labels.
@@ -120,7 +120,7 @@ def _rated_level(known: Level | None, rated: Collection[Target], question: Quest
 def _scored_elsewhere(
     project: Workspace, files: Sequence[str], level: Level, systems: Mapping[str, str], unit: Units
 ) -> dict[str, list[tuple[str, float]]]:
-    """Return scores of conversations that are not in the store, by system: those of earlier runs and those of files.
+    """Return scores of conversations that are not in the store, by system: scores of earlier runs and of files.
 
     If each stored conversation has one unit, others have one too: the reply in the same place.
     """
@@ -149,7 +149,7 @@ def _scored_elsewhere(
 
 
 def _signature(project: Workspace) -> str | None:
-    """Return the signature of scores by the evaluator in use; None without a fitted one."""
+    """Return the signature of scores by the evaluator in use, or `None` if none is fitted."""
     try:
         return str(project.load().head.signature())
     except BadInput:

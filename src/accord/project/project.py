@@ -103,7 +103,7 @@ class Project(Workspace):
     def raters_text(self) -> str:
         """Return the people and judges who answered the question, each with the number of answers.
 
-        If nobody answered it, those who answered any question are named.
+        If the question has no answers, returns the people and judges who answered any question.
         """
         from accord.project.importing.raters import raters_text
 
@@ -156,7 +156,7 @@ class Project(Workspace):
         """Fit an evaluator, measure its accuracy on held-out ratings, and save it.
 
         Args:
-            name: Name of the evaluator; by default that of the settings.
+            name: Name of the evaluator; by default the name in the settings.
             out: Folder to save to; by default `evaluators/NAME` in the project's folder.
             step: Called with the purpose of each request that is answered.
             on_stage: Called with the name of each stage.
@@ -226,7 +226,7 @@ class Project(Workspace):
             **reading: `format`, `columns`, `roles` and `skip_bad_rows` of `accord.scoring.score_file`.
 
         Raises:
-            BadInput: The source cannot be read, the file cannot be written, or there is no evaluator.
+            BadInput: The source cannot be read, the file cannot be written, or the project has no evaluator.
             UnknownName: The evaluator has not learned an annotator of this name.
         """
         from accord.project.label_scales import check_question
@@ -260,7 +260,7 @@ class Project(Workspace):
             options: Options of scoring.
             execution: Engine, number of workers, and share of the run.
             format: Format of the conversations; `auto` detects it.
-            columns: Accord's column names to those of the files.
+            columns: Column names of the files, by Accord's column name.
             on_progress: Called with the number of rows scored so far, and the estimated number of all rows.
             roles: Roles in the files to `user`, `assistant`, `system` or `tool`.
             on_part: Called with the folder and the key of each part that this run has written.
@@ -294,7 +294,7 @@ class Project(Workspace):
 
         Args:
             folder: Folder that `score_parts` wrote, or its place in object storage.
-            run: Id of the run that scored it; None for a folder of another machine.
+            run: Id of the run that scored it, or `None` for a folder of another machine.
 
         Raises:
             BadInput: The folder holds no scores in parts, or a part is damaged.
@@ -306,7 +306,7 @@ class Project(Workspace):
     def gaps(self) -> GapSearch:
         """Find properties of conversations where people and the judge, or people among themselves, differ.
 
-        The search is recorded; after a change of the wording, the next one says how each earlier gap changed.
+        The search is recorded; after a change of the wording, the next search reports the change of each earlier gap.
 
         Raises:
             BadInput: The main question has no ratings, or compares two conversations.
@@ -380,7 +380,7 @@ class Project(Workspace):
     def insights(self, fitted: Fitted, curve_draws: int | None = None) -> Insights:
         """Compute diagnostics of an evaluator; results of the same inputs are cached.
 
-        `curve_draws` is the number of random subsets of the learning curve, by default that of the settings.
+        `curve_draws` is the number of random subsets of the learning curve, by default the number in the settings.
 
         Raises:
             BadInput: The question has no ratings.
@@ -411,7 +411,7 @@ class Project(Workspace):
             **about: `about`, `name` and `curve_draws`.
 
         Raises:
-            BadInput: There are no ratings, or too few.
+            BadInput: The store holds no ratings, or too few.
         """
         written: Path = _results().write_report(self, path, fitted, **about)
         return written
@@ -469,7 +469,7 @@ class Project(Workspace):
 
         Raises:
             GateFailed: A check failed; the message names each.
-            BadInput: No condition is given, a limit is out of range, or there is no run to check.
+            BadInput: No condition is given, a limit is out of range, or no run exists to check.
         """
         checks: list[Any] = _results().gate_checks(
             self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit, allow_unproven
@@ -492,7 +492,7 @@ class Project(Workspace):
             An `accord.report.RunResult`.
 
         Raises:
-            BadInput: A source cannot be read, there are no or too few ratings, or the folder holds other files.
+            BadInput: A source cannot be read, the ratings are missing or too few, or the folder holds other files.
         """
         results, folder = _results(), Path(out)
         if self.given:

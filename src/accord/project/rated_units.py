@@ -27,7 +27,7 @@ class Units(NamedTuple):
         samples: Their samples.
         text: Which replies they are; empty if all are.
         is_single: True if each conversation has one of several replies.
-        place: Place of this reply among the replies, negative from the end; None if places differ.
+        place: Place of this reply among the replies, negative from the end, or `None` if places differ.
     """
 
     samples: list[Sample]
@@ -86,6 +86,6 @@ def units(project: Workspace, level: Level | None) -> Units:
 
 
 def _common(places: Sequence[tuple[int, int]]) -> int | None:
-    """Return the place that all have: -1 for the last, else from the start, else from the end; None if they differ."""
+    """Return the common place: -1 for the last, else from the start, else from the end; `None` if places differ."""
     ends, starts = {end for end, _ in places}, {start for _, start in places}
     return next((min(each) for each in (ends & {-1} if len(ends) == 1 else (), starts, ends) if len(each) == 1), None)

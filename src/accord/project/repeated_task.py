@@ -14,7 +14,7 @@ class RepeatedTask(ABC):
     """A thread that works at once and then at intervals; a context manager that stops it.
 
     Args:
-        name: Name of the work in sentences about it.
+        name: Name of the work in messages.
         seconds: Seconds between the end of the work and its next start.
         log: Called with a sentence when the work failed.
         hint: Next step after a failure.

@@ -58,7 +58,7 @@ _SOURCE = "accord.validation.system_means"
 
 
 class Documented(ABC):
-    """Result that is a document; a notebook shows its first screen, or all of it if it has nothing else."""
+    """Result that is a document; a notebook shows its first screen, or the whole document if it has nothing else."""
 
     @abstractmethod
     def document(self) -> Document:
@@ -108,7 +108,7 @@ class JudgeRun(Readable):
 
     @property
     def failed(self) -> int:
-        """Questions that were asked without success; excludes those of a recording and of an open batch."""
+        """Questions that were asked without success; excludes questions of a recording and of an open batch."""
         return sum(self.unanswered.values()) - self._unanswered({NOT_RECORDED, IN_BATCH, *NEVER_SENT})
 
     @property
@@ -137,7 +137,7 @@ class JudgeRun(Readable):
 
 
 def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
-    """Return (n,) the assistant version that each rating is about; None if no conversation names one."""
+    """Return (n,) the assistant version that each rating is about, or `None` if no conversation names a version."""
     named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
     conversations = [named.get(name) for name in rated.conversation]
     return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
@@ -151,12 +151,12 @@ class Compared(Documented, Tabular):
         comparison: The table; the system of the decision comes first.
         evidence: Evidence of the sources that do not learn.
         train: Rated samples.
-        decision: Evaluator to use, and whether the labels support it; None if a single evaluator was tested.
+        decision: Evaluator to use, and whether the labels support it; `None` if a single evaluator was tested.
         judge: State of the judge's answers.
         rests_on: Count on which the first evaluator's predictions rest, with its correlation.
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
-        panel: Votes of several judges, and what they add to the best one; None for fewer than two judges.
+        panel: Votes of several judges, and their gain over the best judge; `None` for fewer than two judges.
         pairs: Agreement of its scores with people's preferences, for each comparing question with labels.
 
     >>> from accord.testing import sample_project
@@ -198,7 +198,7 @@ class Compared(Documented, Tabular):
         return self.comparison.summary()
 
     def document(self, everything: bool = False) -> Document:
-        """Return the verdict, the decided evaluator beside judge, people and constant, and the decision.
+        """Return the verdict, the decided evaluator compared with judge, people and constant, and the decision.
 
         Args:
             everything: True for the table of all evaluators and statistics in place of the short one.
@@ -207,7 +207,7 @@ class Compared(Documented, Tabular):
         return replace(self.verdict.document().with_sections(*self.sections(everything)), more=more)
 
     def sections(self, everything: bool = False) -> list[Section]:
-        """Return the sections of the document after those of the verdict."""
+        """Return the sections of the document that follow the verdict."""
         found, ledger = self.comparison, self.verdict.figures.ledger
         default = None if self.decision is None else self.decision.default
         full = full_sections(found, ledger)
@@ -298,7 +298,7 @@ class Fitted(Documented, Readable):
         }
 
     def document(self) -> Document:
-        """Return the verdict, the evaluator beside judge, people and constant, and what was learned."""
+        """Return the verdict, the evaluator compared with judge, people and constant, and the learned state."""
         if self.held_out is not None:
             found = self.held_out.verdict.document().with_sections(*self.held_out.sections())
         else:
@@ -311,7 +311,7 @@ class Fitted(Documented, Readable):
         return replace(found.with_sections(*self.sections()), more=more)
 
     def sections(self) -> list[Section]:
-        """Return what was learned: other questions, issue labels, findings of sources, and the folder."""
+        """Return the learned state: other questions, issue labels, findings of sources, and the folder."""
         sections = [self._questions(), issues_section(self.labels)]
         sections += [found.section() for found in self.findings.values()]
         remarks = self.evaluator.head.remarks() if self.evaluator.is_fitted else []
@@ -319,7 +319,7 @@ class Fitted(Documented, Readable):
         return [each for each in sections if each is not None]
 
     def _questions(self) -> Section | None:
-        """Return the agreement with people on each question; None if the main one alone was fitted."""
+        """Return the agreement with people on each question, or `None` if only the main question was fitted."""
         if not self.questions:
             return None
         compared = [each.comparison for each in (self, *self.questions) if each.comparison is not None]
@@ -464,11 +464,11 @@ class Estimates(Documented, Tabular):
         level: `conversation` or `turn`: the unit of labels and scores.
         evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
         from_files: Number of scores of conversations outside the store, from `accord score`.
-        widths: Mean width of the intervals of the versions by estimator; the means are those of PPI++.
+        widths: Mean width of the intervals of the versions by estimator; the means come from PPI++.
         plans: For each pair of versions, the smallest difference that the labels show and the labels that the asked
             difference needs.
         left_out: Versions with too few labels for a mean, each with the reason.
-        cautions: Versions whose labels are no random part of their units, each with a sentence.
+        cautions: Versions whose labels are not a random part of their units, each with a sentence.
         units: Replies that belong to a version; empty if all do.
 
     >>> from accord.testing import sample_project
@@ -492,7 +492,7 @@ class Estimates(Documented, Tabular):
 
     @property
     def narrowest(self) -> str | None:
-        """Estimator with the narrowest intervals here, on a tie the simplest; None without intervals."""
+        """Estimator with the narrowest intervals here, on a tie the simplest; `None` if intervals are missing."""
         return min(reversed([*self.widths]), key=lambda name: round(self.widths[name], 6), default=None)
 
     @property

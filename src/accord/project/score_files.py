@@ -20,9 +20,9 @@ _PARTS = re.compile(r"(?:^|\|)question:([^|]*)")
 def scores_in_files(
     files: Sequence[str], question: Question, level: Level, known: Collection[str], signature: str | None
 ) -> Scored:
-    """Return the scores for a new annotator in files of `accord score`, without those of training conversations.
+    """Return the scores for a new annotator in files of `accord score`, except scores of training conversations.
 
-    A conversation counts once: the first file with it decides.
+    A conversation counts once, with its score in the first file that has one.
 
     Args:
         files: Paths; `PATH=VERSION` names the assistant version of a file, else each row names it in `system`, or in
@@ -85,7 +85,7 @@ def _rows(path: Path, level: Level) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _turn(path: Path, line: int, row: Mapping[str, Any]) -> int | None:
-    """Return the turn of a score; None for a whole conversation."""
+    """Return the turn of a score, or `None` for a whole conversation."""
     if (turn := row.get("turn")) in (None, ""):
         return None
     try:

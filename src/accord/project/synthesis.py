@@ -117,7 +117,7 @@ def synth(
         step: Called after each reply.
 
     Raises:
-        BadInput: There is no topic, a method needs documents, or no model plays the user.
+        BadInput: No topic is given, a method needs documents, or no model plays the user.
         ModelError: No request can succeed.
     """
     writer = None if out is None else ConversationWriter(Path(out))

@@ -33,7 +33,7 @@ _BATCH_SIZE = 500
 class Workspace:
     """The store, rubric, models and evaluators of a project, for the functions behind the verbs of `Project`.
 
-    Arguments and errors are those of `Project`.
+    Arguments and errors are the same as in `Project`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Workspace:
 
     @cached_property
     def mart(self) -> Mart:
-        """Scores that the board reads; those of a store in memory are deleted with the project."""
+        """Scores that the board reads; scores of a store in memory are deleted with the project."""
         folder = mart_folder(self.config.store, self.config.mart, self.config.folder)
         if folder is None:
             self._memory = TemporaryDirectory(prefix="accord-")
@@ -143,7 +143,7 @@ class Workspace:
         Args:
             asks: True to allow requests.
             in_batches: True to select the batch mode.
-            store: Store of the answers; by default that of the project.
+            store: Store of the answers; by default the store of the project.
         """
         settings, folder = self.model_settings, self.config.folder
         redactor = self.config.privacy.redactor("send")

@@ -1,1 +1,1 @@
-"""Erasing personal data of a project: what to erase, where it is, retention, and the data of one person."""
+"""Erasing personal data of a project: selection, inventory, retention, and the data of one person."""

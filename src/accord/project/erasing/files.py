@@ -218,7 +218,7 @@ class _Search:
     # --- one kind each --------------------------------------------------------------------------------------------
 
     def _in_rows(self, path: Path) -> list[FileTrace] | None:
-        """Return the traces in a file or folder of scores or annotations; None if it is no such file."""
+        """Return the traces in a file or folder of scores or annotations, or `None` for any other file."""
         try:
             count = erase_in_rows(path, self.content.names, self.writes)
         except BadInput:

@@ -10,7 +10,7 @@ class DataPlace(NamedTuple):
 
     Attributes:
         place: Table of the store, file or folder.
-        holds: Personal data in it.
+        holds: Personal data in this place.
         purpose: Use of the data.
         erased: Effect of `accord store erase`.
         kept: Time for which it stays without an erasure.

@@ -21,7 +21,7 @@ def learned_from(evaluators: Path, digests: set[int]) -> list[tuple[str, str]]:
 
 
 def _digests(folder: Path) -> set[int]:
-    """Return the digests of an evaluator's training conversations; none if the folder cannot be read."""
+    """Return the digests of an evaluator's training conversations; empty if the folder cannot be read."""
     try:
         return training_digests(folder)
     except (BadInput, FileNotFoundError):
@@ -90,5 +90,5 @@ def remove_evaluator(folder: Path) -> None:
     note = {"refit": f"accord fit {name}", "why": "it held texts of erased conversations"}
     write_atomically(folder / REFIT_NEEDED, json.dumps(note, indent=1) + "\n")
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != REFIT_NEEDED]
-    for path in sorted(files, key=lambda path: path.name != CARD):  # the card first: the rest is no evaluator
+    for path in sorted(files, key=lambda path: path.name != CARD):  # the card first: it marks an evaluator
         path.unlink(missing_ok=True)

@@ -67,7 +67,7 @@ class DailyExpiry(RepeatedTask):
         super().__init__("retention", DAY_SECONDS, log, hint, config.privacy.retention.has_period)
 
     def work(self) -> None:
-        """Erase what has expired."""
+        """Erase expired data."""
         with self._open() as project:
             receipt = expire(project)
         if not receipt.is_empty or receipt.rows.get("cache"):

@@ -52,7 +52,7 @@ class Selection:
         """Return the time of `--before`: a day, or an ISO time, in UTC unless it has a zone.
 
         Raises:
-            BadInput: The text is no time.
+            BadInput: The text is not a time.
 
         >>> Selection.read_time("2026-01-31").isoformat()
         '2026-01-31T00:00:00+00:00'
@@ -84,7 +84,7 @@ def selected(project: Workspace, selection: Selection) -> Selected:
 
     Raises:
         BadInput: No stored or scored conversation has a given ID, or none is by a given user.
-        UnknownName: There is no annotator with a given name.
+        UnknownName: No annotator has a given name.
     """
     found, unknown = set[str](), 0
     if selection.conversations:

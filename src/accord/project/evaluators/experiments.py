@@ -64,7 +64,7 @@ class Repeated(NamedTuple):
     counts: Mapping[str, int] = MappingProxyType({})
 
     def shown(self, first: str) -> dict[str, Repeats]:
-        """Return the repetitions that figures are averaged over; baselines have those of the first evaluator."""
+        """Return the repetitions that figures are averaged over; baselines have as many as the first evaluator."""
         most = self.counts.get(first, 1)
         return {name: each[: self.counts.get(name, most) - 1] for name, each in self.every.items()}
 
@@ -86,7 +86,7 @@ def further_repetitions(
     Args:
         tested: Evaluators.
         others: Baselines that they are compared with.
-        first: Predictions of all of them in the first repetition, by name.
+        first: Predictions of evaluators and baselines in the first repetition, by name.
         most: Setting `repeats`.
         table: Ratings, folds and draws.
         pool: Processes for the folds.
@@ -139,7 +139,7 @@ def synthetic_in(train: Training) -> int:
 def leak_of(
     evaluator: Evaluator, experiment: Experiment, comparison: Comparison, pool: Pool | None = None
 ) -> Leak | None:
-    """Return the agreement that folds of single samples would show for a system; None if groups join no samples.
+    """Return the agreement that folds of single samples would show for a system, or `None` if groups join no samples.
 
     Evaluators with sources that learn, and questions about pairs, are not tested.
 

@@ -57,7 +57,7 @@ def _version(library: str) -> str:
 
 
 def cache_key(evaluator: Evaluator) -> list[Any] | None:
-    """Return all settings that affect learning from given evidence, or None if the evaluator is not cached."""
+    """Return all settings that affect learning from given evidence, or `None` if the evaluator is not cached."""
     if any(map(learns, evaluator.sources)) or not type(evaluator.head).__module__.startswith("accord."):
         return None
     sources = [[source.name, source.settings.model_dump(mode="json")] for source in evaluator.sources]

@@ -165,7 +165,7 @@ def plan_fit(project: Workspace, name: str | None) -> Plan:
 
 
 def _held_out_side(evaluator: Evaluator, train: Training) -> Split | None:
-    """Return the split that a source tests itself on, or None if all sources are cross-validated."""
+    """Return the split that a source tests itself on, or `None` if all sources are cross-validated."""
     return next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
 
 
@@ -235,7 +235,7 @@ class _Fit:
         """Fit a head on too few labels to hold some out, with the evidence of up to `MOST_UNRATED` other samples.
 
         Raises:
-            BadInput: There are no conversations, or the head needs more labels.
+            BadInput: The store holds no conversations, or the head needs more labels.
         """
         evaluator, project = self.evaluator, self.project
         if evaluator.choose:
@@ -246,7 +246,7 @@ class _Fit:
         samples |= {sample.target: sample for sample in project.samples(labels.targets)}
         if not samples:
             if evaluator.head.needs_labels:
-                project.training(evaluator)  # names what is missing
+                project.training(evaluator)  # names the missing data
             raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
         table = project.measure(evaluator.sources, list(samples.values()))
         fitted = replace(evaluator.fitted_on(table, labels), level=level or "conversation")

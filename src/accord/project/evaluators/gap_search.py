@@ -27,7 +27,7 @@ METHOD = "both directions"
 
 
 def find_gaps(project: Workspace) -> GapSearch:
-    """Return the gaps of the main question; arguments and errors are those of `Project.gaps`."""
+    """Return the gaps of the main question, with the arguments and errors of `Project.gaps`."""
     question = project.question
     if question.compares:
         raise BadInput(f"{question.id!r} compares two conversations; gaps need a main question that rates one")

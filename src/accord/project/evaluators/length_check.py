@@ -33,7 +33,7 @@ def doubling(
         samples: Samples of the evidence.
 
     Returns:
-        The change in units of the scale; None if no source measures without a model, or nothing has a score.
+        The change in units of the scale, or `None` if no source measures without a model or nothing has a score.
     """
     sources = [source for source in evaluator.sources if not source.roles and not learns(source)]
     chosen = [sample for sample in samples if sample.conversation.turns][:MOST_DOUBLED]

@@ -51,11 +51,11 @@ def _data_files(folder: Path) -> list[Path]:
 
 
 _SLACK_LISTS = ("users.json", "channels.json", "groups.json", "dms.json", "mpims.json", "integration_logs.json")
-"""Files beside the channels of a Slack export, which hold no messages."""
+"""Files of a Slack export that are not channels; they hold no messages."""
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return True for a folder that is read as one file: a benchmark, or a channel of a Slack export."""
+    """Return True for a folder that is read like a file: a benchmark, or a channel of a Slack export."""
     return (folder / "items.jsonl.gz").is_file() or is_slack_channel(folder)
 
 

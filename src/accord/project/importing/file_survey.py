@@ -233,8 +233,8 @@ def survey_files(
         command: Command with the files that an error about unclear columns repeats; by default an import.
 
     Raises:
-        BadInput: A named file, or every file of a folder, cannot be read; or a column holds ratings of people or a
-            model's answers, and nothing says which.
+        BadInput: A named file, or every file of a folder, cannot be read; or it is unclear if a column holds ratings
+            of people or a model's answers.
     """
     persons = columns_with_names(raters)
     people = TableOptions(columns_with_names(judges), persons, tuple(named))
@@ -438,7 +438,7 @@ class _Surveyor:
 def _add_record(
     record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: TableRoles
 ) -> list[str]:
-    """Add the labels of a record to `marked`, and the cells beside its text to `beside`.
+    """Add the labels of a record to `marked`, and the cells of its other columns than the text to `beside`.
 
     Returns:
         The judge of each answer of a model.
@@ -498,7 +498,7 @@ def _choose_columns(
 
 
 def _is_person_alone(name: str, columns: Answers, survey: FileSurvey) -> bool:
-    """Return True if a column's name is that of people and of no question: `expert`, `teacher`."""
+    """Return True if a column's name names people and not a question: `expert`, `teacher`."""
     words = {word for word in words_of(bare_name(name)[0]) if not word.isdecimal() and len(word) > 1}
     column = columns.get(name)
     return (
@@ -530,7 +530,7 @@ def _is_question(column: ObservedAnswers, named: Collection[str]) -> bool:
 
 
 def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str]) -> list[str]:
-    """Choose the columns beside text that hold ratings, and note the other candidates and the guesses."""
+    """Choose the columns of tables with texts that hold ratings, and note the other candidates and the guesses."""
     if named:
         return [name for name in named if name in beside]
     scaled = {name: column for name, column in beside.items() if len(column.values) > 1}

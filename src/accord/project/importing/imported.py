@@ -1,4 +1,4 @@
-"""Result of an import, and sentences about it: counts of rows, who rated, columns that could be read otherwise."""
+"""Result of an import and its summary in sentences: counts of rows, annotators, and ambiguous columns."""
 
 from __future__ import annotations
 

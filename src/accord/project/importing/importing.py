@@ -90,7 +90,7 @@ def import_files(
     Args:
         store: The store.
         rubric: Labels on its questions are validated against its scales.
-        paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of them.
+        paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of these.
         format: The conversations' format, or `auto`.
         columns: Accord's column names to the files'; each file uses those that it has.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
@@ -166,7 +166,7 @@ def import_files(
 
 
 def _id_prefix(store: Store, job: ImportJob, known: Sequence[Source]) -> str | None:
-    """Return the prefix of the ids of conversations without one; None for the name of the file.
+    """Return the prefix of generated conversation ids, or `None` to use the name of the file.
 
     A file whose name an earlier file in another folder has also has the names of its folders, as many as tell it apart.
     A file that was moved, whose first conversation is in the store, keeps its ids.
@@ -258,7 +258,7 @@ _DEFAULT_RUBRIC = "llm-rubric"
 
 
 def survey_options(survey: FileSurvey, rubric: Rubric, options: ImportOptions = ImportOptions()) -> ImportOptions:
-    """Set the columns with labels to those of a survey, and to every column named after a question.
+    """Set the columns with labels to the columns of a survey, and to every column named after a question.
 
     Columns that were chosen only for their values are excluded, since logs have other whole numbers than ratings. A
     table with one value per row and no question answers the main question of a rubric that is not the default one.
@@ -335,7 +335,7 @@ class _Importer:
         self.store, self.rubric, self.result, self.options, self.skips = store, rubric, result, options, skips
 
     def add_labels(self, path: Source, columns: Mapping[str, str], roles: TableRoles) -> None:
-        """Import a file of labels; a model's answers in it are kept for `resolve_judged`."""
+        """Import a file of labels, and keep its answers of a model for `resolve_judged`."""
         options, counts = self.options, self.result.counts
         on_bad_row = self.result.skip if self.skips else None
         line = 0

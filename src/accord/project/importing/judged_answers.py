@@ -1,7 +1,7 @@
 """A model's answers in columns of rating files: kept as recorded judgements of a project.
 
-Answers go to a file of judgements per source, in the folder `judgments` beside the project file, which the project file
-names as its recorded judge.
+Each source gets a file of judgements in the folder `judgments`, next to the project file. The project file names these
+files as its recorded judge.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class JudgedAnswers:
 
 
 class _Items:
-    """Item ids of targets: of the last turn that of its conversation, as `recorded_item` reads them."""
+    """Item ids of targets, as `recorded_item` reads them. A last turn has the item id of its conversation."""
 
     def __init__(self, store: Store, targets: Iterable[Target]) -> None:
         names = {target.conversation for target in targets if target.turn is not None}

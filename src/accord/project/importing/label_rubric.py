@@ -34,8 +34,9 @@ def rubric_of_labels(
         used: Rubric of the project.
         sources: Files and tables with conversations and labels.
         format: Format of the conversations.
-        columns: Accord's column names to those of the sources.
-        main: Main question; by default that of the rubric, or of an inferred one by its name and number of labels.
+        columns: Column names of the sources, by Accord's column name.
+        main: Main question. By default, the main question of the rubric; an inferred rubric chooses it by name and
+        number of labels.
         labels: Columns with labels; by default chosen by name and values.
 
     Raises:

@@ -54,7 +54,7 @@ class RaterNames:
     """Spellings of names; the first spelling of each is kept.
 
     Attributes:
-        known: Spellings that are kept already, such as those of a store.
+        known: Spellings that are kept already, such as the names in a store.
         joined: Other spellings that were read, by the kept one.
     """
 
@@ -86,7 +86,7 @@ class RaterNames:
 
 
 def joined_text(joined: Mapping[str, Iterable[str]]) -> str:
-    """Return the sentence about spellings that are read as one person; empty if there are none."""
+    """Return the sentence about spellings that are read as the same person; empty if there are none."""
     listed = "; ".join(f"{kept!r}: {', '.join(map(repr, others))}" for kept, others in joined.items())
     return f"spellings of one name are one person: {listed}" if listed else ""
 
@@ -94,7 +94,7 @@ def joined_text(joined: Mapping[str, Iterable[str]]) -> str:
 class RepeatedRatings:
     """Ratings of one thing by one person on one question, of which the last counts.
 
-    Ratings without a name may be by several people, so they are no repeats.
+    Ratings without a name may come from several people, so they are not repeats.
 
     Attributes:
         count: Ratings that a later one replaces.

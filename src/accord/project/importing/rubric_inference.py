@@ -45,7 +45,7 @@ def set_orders(answers: Mapping[str, ObservedAnswers], orders: Collection[WordOr
     Args:
         answers: Answers by question.
         orders: Orders that the user states.
-        rubric: Rubric whose questions keep their scales; None if the rubric is made from the answers.
+        rubric: Rubric whose questions keep their scales. By default, the rubric is made from the answers.
 
     Raises:
         BadInput: An order lacks a word of its question, no question has its words, or the rubric has another order.
@@ -107,7 +107,7 @@ def infer_questions(
 ) -> tuple[list[Question], list[str]]:
     """Return a question for each column of answers on a scale, and a sentence for each guess and each omission.
 
-    Generated names differ from those of `others`, the questions that the rubric has already.
+    Generated names differ from the names of `others`, the questions that the rubric has already.
 
     Raises:
         BadInput: A question has values on two scales.

@@ -305,7 +305,7 @@ def _redacted(record: Record, redactor: Redactor | None) -> Record:
 
 
 def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
-    """Return the error for a misspelled role, whose turns would be read as those of a third speaker."""
+    """Return the error for a misspelled role, whose turns would be read as turns of a third speaker."""
     turns = record.conversation.turns
     for role in () if isinstance(turns, PlainTurns) else {turn.role for turn in turns}:
         if (intended := intended_role(role)) is not None:

@@ -72,7 +72,7 @@ def correct_issue(
     people = list(store.annotations({"person"}, conversations=[found.target.conversation]))
     if any(each.answer == answer for each in people):
         return
-    # Without a value, a removal is no label of the kind: another issue of the turn still has it.
+    # A removal without a value is not a label of the kind, because another issue of the turn still has this kind.
     value = 1 if kind is not None else None if _others_have(issue.type, found, part, people) else 0
     new = Annotation(
         found.target, ISSUE + (kind or issue.type), by, "person", value, quote=issue.quote, span=issue.span,

@@ -77,7 +77,7 @@ def judge(
         names: Names of sources; default: all sources of the project that ask a model.
         selection: Samples to judge.
         on_step: Called after each answer.
-        models: Models to ask; default: those of the project.
+        models: Models to ask; by default the models of the project.
         on_stop: Called with the counts so far before BudgetReached or ModelError is raised.
 
     Raises:

@@ -65,7 +65,7 @@ class RecordedAgreement:
 def choose_recording(
     recordings: Mapping[str, RecordedAnswers], main: str, samples: Collection[Sample] = (), model: str | None = None
 ) -> RecordedAnswers:
-    """Choose the recording to use as the judge: that of the named model, else the one that covers most ratings.
+    """Choose the recording to use as the judge: of the named model, else the recording that covers most ratings.
 
     Args:
         recordings: Answers of each model.
@@ -154,7 +154,7 @@ def recorded_agreement(
 ) -> list[RecordedAgreement]:
     """Compute the agreement of every recorded model with the mean ratings of people, question by question.
 
-    A question of the rubric is compared with its own ratings, any other with those of the main question.
+    A question of the rubric is compared with its own ratings, any other with the ratings of the main question.
     """
     rated: dict[str, dict[Target, list[float]]] = {}
     for label in labels:
@@ -180,7 +180,7 @@ def recorded_agreement(
 
 
 def expected_answer(judge: RecordedJudge, sample: Sample, question: Question) -> float | None:
-    """Return the mean of a recorded distribution; None without an answer."""
+    """Return the mean of a recorded distribution, or `None` if the answer is missing."""
     [answer] = wait(judge.answer(sample, [question]))
     if not isinstance(answer, Answer):
         return None
@@ -229,11 +229,11 @@ def find_recordings(files: Sequence[Path], recordings: Collection[Path]) -> list
 def keep_judgements(
     judged: JudgedAnswers, project_file: Path | None = None, recorded: Sequence[Path] = ()
 ) -> Registration | None:
-    """Write a model's answers beside the project file, and register them with files of recorded judgements.
+    """Write a model's answers next to the project file, and register them with files of recorded judgements.
 
     Args:
         judged: A model's answers in the files of an import (`Imported.judged`).
-        project_file: The project file, by default that of the working folder.
+        project_file: The project file, by default `accord.yaml` in the working folder.
         recorded: Files of judgements, or folders that hold one, to register too.
 
     Returns:
@@ -255,7 +255,7 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
 
     Args:
         paths: Files of judgements, or folders that hold one.
-        project_file: The project file, by default that of the working folder; written if it does not exist.
+        project_file: The project file, by default `accord.yaml` in the working folder; written if it does not exist.
 
     Raises:
         BadInput: A file cannot be read, or is not a recording.
@@ -325,12 +325,12 @@ def remove_judgements(written: Mapping[str, str], project_file: Path | None = No
     """Remove files of judgements that an undone import wrote, and their names from the project file.
 
     Args:
-        written: Files with the hashes of their contents, from `Imports.files_of`. Changed files and files outside
-            `judgments` beside the project file stay.
-        project_file: The project file, by default that of the working folder.
+        written: Files with the hashes of their contents, from `Imports.files_of`. Changed files stay, and so do files
+            outside the folder `judgments` next to the project file.
+        project_file: The project file, by default `accord.yaml` in the working folder.
 
     Returns:
-        Sentences on what was removed, and on what stays and why.
+        Sentences about the removed files, and about the files that stay, with the reason.
     """
     path = project_file or find_project_file() or Path(PROJECT_FILE)
     folder, said, removed = (path.parent / JUDGEMENTS_FOLDER).resolve(), list[str](), list[Path]()
