@@ -233,7 +233,7 @@ def keep_judgements(
 
     Args:
         judged: A model's answers in the files of an import (`Imported.judged`).
-        project_file: The project file, by default `accord.yaml` in the working folder.
+        project_file: The project file, by default the project file of the working folder.
         recorded: Files of judgements, or folders that hold one, to register too.
 
     Returns:
@@ -255,7 +255,7 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
 
     Args:
         paths: Files of judgements, or folders that hold one.
-        project_file: The project file, by default `accord.yaml` in the working folder; written if it does not exist.
+        project_file: The project file, by default the project file of the working folder; written if it does not exist.
 
     Raises:
         BadInput: A file cannot be read, or is not a recording.
@@ -327,7 +327,7 @@ def remove_judgements(written: Mapping[str, str], project_file: Path | None = No
     Args:
         written: Files with the hashes of their contents, from `Imports.files_of`. Changed files stay, and so do files
             outside the folder `judgments` next to the project file.
-        project_file: The project file, by default `accord.yaml` in the working folder.
+        project_file: The project file, by default the project file of the working folder.
 
     Returns:
         Sentences about the removed files, and about the files that stay, with the reason.
