@@ -55,7 +55,7 @@ class Anchors:
         self._store = store
 
     def add(self, new: Sequence[Anchor]) -> int:
-        """Add anchors and return the number of new rows; those of erased conversations are left out."""
+        """Add anchors and return the number of new rows; anchors of erased conversations are left out."""
         added = now()
         rows = [
             {

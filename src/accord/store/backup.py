@@ -83,7 +83,7 @@ def backup(url: str, target: Path) -> dict[str, int]:
         The number of rows by table.
 
     Raises:
-        BadInput: The file exists, or there is no store to copy.
+        BadInput: The file exists, or the store to copy does not exist.
         StoreError: The store cannot be read, or the copy cannot be written; no partial copy stays.
     """
     if target.exists():
@@ -142,7 +142,7 @@ def _add_all(connection: Connection, table: Table, rows: list[dict[str, Any]]) -
 
 
 def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
-    """Replace the content of a store with the rows of a copy, all of them or none.
+    """Replace the content of a store with the rows of a copy, in a single transaction.
 
     Only rows of Accord's tables are copied, into tables that Accord creates; triggers, views and other objects of the
     copy are not. Sessions are not copied either, so users sign in again.
@@ -199,7 +199,7 @@ def _upgraded(copy: Path, folder: Path) -> Path:
 
 
 def _erase_again(store: Store, buried: Sequence[dict[str, Any]]) -> None:
-    """Erase in a restored store what was erased since the copy was made."""
+    """Repeat in a restored store the erasures since the copy was made."""
     if not buried:
         return
     with database_errors(store.url), store._engine.begin() as connection:
@@ -255,7 +255,7 @@ def _replace_file(file: Path, reader: Engine, copy: Path, tables: Sequence[Table
 def vacuum(url: str, rewrites: bool = False) -> tuple[int, int]:
     """Free unused space and update the statistics of the query planner.
 
-    `rewrites` writes all tables of PostgreSQL anew, under a lock, so that no deleted row stays in their files. SQLite
+    `rewrites` rewrites all tables of PostgreSQL, under a lock, so that no deleted row stays in their files. SQLite
     always does so.
 
     Returns:

@@ -52,7 +52,7 @@ class VectorCache:
         }
 
     def width(self, embedder: str) -> int | None:
-        """Return the width of an embedder's vectors; None without any."""
+        """Return the width of an embedder's vectors, or `None` if the store has none."""
         query = select(cache.c.bytes).where(cache.c.kind == VECTOR, cache.c.maker == embedder).limit(1)
         return next((len(unpacked(packed)) for (packed,) in self._store._stream(query)), None)
 
@@ -206,7 +206,7 @@ class IssueAnnotations:
 
 
 def _of_same_texts(conversation: Conversation, items: Sequence[IssueAnnotation]) -> Iterator[IssueAnnotation]:
-    """Yield the first annotation of each turn whose texts are those of the conversation."""
+    """Yield the first annotation of each turn whose texts are the same in the conversation."""
     digests = turn_digests(conversation) if items else []
     annotated_turns = set()
     for item in items:
@@ -243,7 +243,7 @@ class MonitoringTables:
                 connection.execute(insert.on_conflict_do_update(index_elements=["key", "kind"], set_=values))
 
     def position(self, key: str) -> str | None:
-        """Return the JSON of the last position with a key; None if there is none."""
+        """Return the JSON of the last position with a key, or `None` if the key has no position."""
         query = select(cache.c.content).where(cache.c.key == key, cache.c.kind == POSITION)
         content = self._store._one(query)
         return None if content is None else str(content)

@@ -128,7 +128,7 @@ def parsed_url(url: str) -> URL:
 
 
 def store_file(url: str) -> Path | None:
-    """Return the file of a SQLite store; None for a store in memory or on a server.
+    """Return the file of a SQLite store, or `None` for a store in memory or on a server.
 
     Raises:
         BadInput: The URL names no supported database.
@@ -164,9 +164,9 @@ _NO_SPACE = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE
 """Error codes of SQLite if it cannot create the log and the index of a database."""
 Access = Literal["shared", "reading", "exclusive", "immutable"]
 """Access to a database: shared with other processes, the same without writes, for this process only, or to a SQLite
-file that nobody changes."""
+file that does not change."""
 READ_WAIT_MS = 5_000
-"""Longest wait of a connection without writes for a lock, since somebody waits for its answer."""
+"""Longest wait of a connection without writes for a lock, since a user waits for its answer."""
 
 
 def connect_or_read_only(url: str, access: Access = "shared") -> Engine:
@@ -319,7 +319,7 @@ def _watch_file(engine: Engine, file: Path) -> None:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the device and number of a file, or None for a missing file."""
+    """Return the device and number of a file, or `None` for a missing file."""
     try:
         status = file.stat()
     except OSError:
@@ -390,7 +390,7 @@ def read_json(content: str) -> Any:
 
 
 def version_of(connection: Connection) -> int | str | None:
-    """Return the schema version of a store, any other value as printable text, or None if there is no version."""
+    """Return the schema version of a store, any other value as printable text, or `None` if the version is missing."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version = connection.execute(text(f"SELECT version FROM {VERSION_TABLE}")).scalar()
@@ -456,7 +456,7 @@ def _create_tables(engine: Engine) -> None:
 def _add_tables(connection: Connection, version: int) -> None:
     """Add the tables of later versions to a store of an earlier version.
 
-    Replies that were cached before the store recorded their conversations may hold the text of any of them.
+    Replies that were cached before the store recorded their conversations may hold the text of any conversation.
     """
     for number in range(version + 1, SCHEMA_VERSION + 1):
         metadata.create_all(connection, ADDED_TABLES[number])

@@ -62,7 +62,7 @@ class GroupWriter:
         """Run writes in order in one transaction, and return the result of each, or the BadInput that it raised.
 
         Raises:
-            StoreError: The database failed; what the writes left is unknown.
+            StoreError: The database failed; it is unknown which writes took effect.
         """
         group: list[_Write] = [(write, Future()) for write in writes]
         if not group:

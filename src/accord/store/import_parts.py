@@ -96,7 +96,7 @@ def match_times(connection: Connection, rows: Sequence[TableRow], known: set[str
     Args:
         connection: Transaction that adds the rows.
         rows: Rows of annotations, whose keys are changed.
-        known: Keys that rows of the same call have; those of `rows` are added.
+        known: Keys that rows of the same call have; the keys of `rows` are added.
         part: Import that adds the rows; None outside an import.
     """
     table = annotation_table.c

@@ -74,7 +74,7 @@ class ImportRecord(NamedTuple):
         return self.claim in held and not _has_ended(self.process)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields except those of its writer as JSON values."""
+        """Return the fields as JSON values, except the fields about its writer."""
         fields = {**self._asdict(), "files": list(self.files), "undone": list(self.undone)}
         return {name: value for name, value in fields.items() if name not in {"claim", "process"}}
 
@@ -167,10 +167,10 @@ class Imports:
         ]
 
     def find(self, name: str | None = None) -> ImportRecord:
-        """Return an import by its ID or the start of it; by default, the last import that is not undone.
+        """Return an import by its ID or the start of its ID; by default, the last import that is not undone.
 
         Raises:
-            BadInput: There is no import, or several IDs begin with the name.
+            BadInput: The store has no imports, or several IDs begin with the name.
             UnknownName: No ID begins with the name.
         """
         records = [record for record in self.known() if record.status != UNDONE]
@@ -188,7 +188,7 @@ class Imports:
         return matches[0]
 
     def note_files(self, name: str, written: Mapping[str, str]) -> None:
-        """Record the files that an import wrote beside the project file: paths with the hashes of their contents."""
+        """Record the files that an import wrote next to the project file: paths with the hashes of their contents."""
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             results = connection.execute(select(runs.c.results).where(runs.c.id == name)).scalar()
             results = {**read_json(results or "{}"), _WRITTEN: dict(written)}
@@ -267,7 +267,7 @@ class Imports:
 
     @contextmanager
     def _alone(self) -> Iterator[tuple[Connection, list[ImportRecord]]]:
-        """Yield a transaction that no import writes beside, and all imports.
+        """Yield a transaction during which no import writes, and all imports.
 
         Imports whose process has died are stored as `interrupted`, so that one that still writes stops.
 

@@ -201,7 +201,7 @@ class _Check:
             yield Damage(f"table {row[0]}: row {row[1]} refers to a missing row of {row[2]}", recover)
 
     def _check_objects(self, objects: Sequence[ForeignObject]) -> set[str]:
-        """Report foreign objects, and return the names of tables that some of them replace."""
+        """Report foreign objects, and return the names of the tables that foreign objects replace."""
         for item in objects:
             if item.replaces_table or (item.is_active and not self.rows_only):
                 repair = "copy the rows into a new store: accord store restore FILE"

@@ -2,7 +2,7 @@
 
 Each process takes slices of the rest of a budget and spends no more than it has taken. A slice is taken in a
 transaction that locks the budget's row, so the total never exceeds a cap. Slices are small shares of the rest, so that
-no process holds the last of it. Unspent amounts go back when a process ends; the slices of a killed process count as
+no process holds the last part. Unspent amounts go back when a process ends; the slices of a killed process count as
 spent.
 
 A claim is a lease on a request, under the key of its answer: its owner renews it, and the claim of a killed process
@@ -68,11 +68,11 @@ class SharedBudget:
         self._store = store
 
     def take(self, need: Amounts, caps: Mapping[str, int | None]) -> Amounts | None:
-        """Take a slice that holds at least the costs of the next call; return None if the rest is too small.
+        """Take a slice that holds at least the costs of the next call. Return `None` if the rest is too small.
 
         Args:
             need: Maximum costs of the next call.
-            caps: Caps on the total of all processes: `requests`, `tokens` and `money` in billionths; None for no cap.
+            caps: Caps on the total of all processes: `requests`, `tokens` and `money` in billionths; None is no cap.
 
         Raises:
             StoreError: The store cannot be written.
@@ -297,7 +297,7 @@ _PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
 PaidRow = Mapping[str, Any]
 """A paid answer: `kind` (`reply`, `answer` or `vector`), `key`, and the fields that the store keeps.
 
-Replies and vectors also have `conversations`: those whose text the request contains, or None if they are unknown.
+Replies and vectors also have `conversations`: the ids of conversations with text in the request, or `None` if unknown.
 """
 
 
@@ -392,9 +392,9 @@ class Spool:
 
 
 def spool_folders(url: str) -> list[Path]:
-    """Return the spool folders of a store, the preferred one first; none for a store in memory.
+    """Return the spool folders of a store, the preferred one first; empty for a store in memory.
 
-    The spool of a SQLite file is in the same folder, that of a server in the user's state folder.
+    The spool of a SQLite file is in the same folder, the spool of a server in the user's state folder.
     """
     from platformdirs import user_state_path
 

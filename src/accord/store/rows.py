@@ -57,7 +57,7 @@ class AddedCounts(NamedTuple):
         return AddedCounts(*(first + second for first, second in zip(self, other, strict=True)))
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts; that of erased rows only if there are any."""
+        """Return the counts; the count of erased rows only if it is positive."""
         counts = {"new": self.new, "known": self.known}
         return {**counts, "erased": self.erased} if self.erased else counts
 
@@ -173,7 +173,7 @@ def _content(conversation: Conversation) -> str:
 
 
 def _plain_turns(turns: Sequence[Turn]) -> Sequence[Mapping[str, Any]] | None:
-    """Return turns as JSON values that both encoders write alike, or None if a turn has other fields."""
+    """Return turns as JSON values that both encoders write identically, or `None` if a turn has other fields."""
     if isinstance(turns, PlainTurns):
         return turns.messages
     return None if any(turn.extra for turn in turns) else [turn.to_json() for turn in turns]
@@ -181,11 +181,11 @@ def _plain_turns(turns: Sequence[Turn]) -> Sequence[Mapping[str, Any]] | None:
 
 _TEXT = frozenset({str})
 _FLAT = frozenset({str, int, bool, type(None)})
-"""Types that both encoders write alike."""
+"""Types that both encoders write identically."""
 
 
 def _encode(value: Any) -> str | None:
-    """Return the canonical JSON of a value without floats, written by msgspec; None if msgspec writes another text.
+    """Return the canonical JSON of a value without floats, or `None` if the output of msgspec is not canonical.
 
     msgspec does not escape characters beyond ASCII, nor DEL, and writes floats differently.
     """
@@ -243,7 +243,7 @@ class AnnotationKeys:
 
 
 def issue_group(row: TableRow) -> tuple[str, str] | None:
-    """Return the key of the overall score that an issue belongs to, and the group of both; None for other rows."""
+    """Return the key of the overall score that an issue belongs to, and the group of both, or `None` for other rows."""
     content = row["content"]
     if row["kind"] != "model" or not isinstance(content, str) or '"part":' not in content:
         return None
@@ -350,7 +350,7 @@ def current_labels(labels: Iterable[Label]) -> list[Label]:
 
 
 def _is_before(label: Label, other: Label) -> bool:
-    """Return True if a label has an earlier time than another one; False if a time is missing or is no time."""
+    """Return True if a label has an earlier time than another label; False if a time is missing or invalid."""
     times = [_seconds(label.time), _seconds(other.time)]
     return None not in times and times[0] < times[1]  # type: ignore[operator]
 
@@ -371,7 +371,7 @@ ID_USED = "this answer's id was used for another answer; load the page and answe
 
 
 def same_answer(kept: Annotation, new: Annotation) -> Annotation:
-    """Return the stored answer if the new one repeats it, at whatever time.
+    """Return the stored answer if the new answer repeats it, ignoring the times.
 
     Raises:
         Conflict: It is another answer.

@@ -34,7 +34,7 @@ class RunRecords:
         raise NotImplementedError
 
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
-        """Record the start of a command, later than all others whatever the clock says, and return the run's ID."""
+        """Record the start of a command, after all other starts even if the clock went back, and return its ID."""
         run = uuid.uuid4().hex[:12]
         row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running"}
         row["started"] = now(after=self._one(select(func.max(runs.c.started))))

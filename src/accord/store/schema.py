@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 from accord.values import ISSUE, Synthetic
 
 SCHEMA_VERSION = 3
-"""Version of the tables below; raise it with every change of them, and add the new tables to `ADDED_TABLES`."""
+"""Version of the tables below; raise it with every change of a table, and add new tables to `ADDED_TABLES`."""
 VERSION_TABLE = "schema_version"
 metadata = MetaData()
 
@@ -136,7 +136,7 @@ erased = Table(
 )
 """Hashes of erased conversations and annotators (`kind`), so that no process stores them again.
 
-`digest` is the digest of a conversation's texts by which evaluators list what they learned from.
+`digest` is the digest of a conversation's texts by which evaluators list their training conversations.
 """
 
 claims = Table(
@@ -304,7 +304,7 @@ counts.
 
 
 ADDED_TABLES = {2: (cache_conversations, erased), 3: (anchors,)}
-"""Tables that a version added to those of the version before it."""
+"""Tables that each version added to the previous version."""
 
 
 def can_upgrade(version: object) -> bool:
@@ -346,7 +346,7 @@ def is_current_answer() -> ColumnElement[bool]:
 
 
 def is_rating() -> ColumnElement[bool]:
-    """Return the condition that an annotation is no adjudication, which a page saved for several people."""
+    """Return the condition that an annotation is not an adjudication, which a page saved for several people."""
     return or_(annotation_table.c.by != ADJUDICATED, annotation_table.c.answer.is_(None))
 
 

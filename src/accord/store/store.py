@@ -278,7 +278,7 @@ class Store(RunRecords):
         keys of labels of the same call, if the store had labels before it (`match_times`).
 
         Returns:
-            The number of new rows that are no issues, the number of new issues, the issues without overall score, and
+            The number of new rows other than issues, the number of new issues, the issues without overall score, and
             the number of rows that name something erased.
         """
         others: list[TableRow] = []
@@ -436,7 +436,7 @@ class Store(RunRecords):
     # --- database access ----------------------------------------------------------------------------------------
 
     def without_erased(self, connection: Connection, rows: Sequence[R], names: NamesOf) -> list[R]:
-        """Return the rows that name nothing erased; all of them with `restores_erased`."""
+        """Return the rows that name nothing erased, or all rows if `restores_erased` is set."""
         if self.restores_erased:
             remove_tombstones(connection, rows, names)
         return without_erased(connection, rows, names)

@@ -119,7 +119,7 @@ class TextSearch:
         """Return a condition that holds for each conversation with all words.
 
         The content is JSON in ASCII. It holds a word of printable ASCII in any case, or the escape of a character that
-        compares as one of ASCII, such as a ligature.
+        compares equal to ASCII characters, such as a ligature.
         """
         content = conversations.c.content
         if self._store._engine.dialect.name == "sqlite":  # LIKE compares letters of ASCII without case

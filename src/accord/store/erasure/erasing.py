@@ -222,7 +222,7 @@ class Erasures:
         Args:
             name: The annotator.
             pseudonym: Name under which labels, assignments and predictions stay, without comments, quotes and chats.
-            is_common: True if the name is also that of a question or a setting, so that only entries of annotators
+            is_common: True if a question or a setting has the same name, so that only entries of annotators
                 name this one in results of runs and settings of studies.
         """
         counts: Counter[str] = Counter()

@@ -396,7 +396,7 @@ class Mart:
                 self.remove_log(entry, invalid)
 
     def write_log(self, path: Path) -> int:
-        """Write the rows of a log as a part of the same name, where they count once; return the number of bad lines."""
+        """Write the rows of a log once as a part of the same name, and return the number of bad lines."""
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
         invalid = own._read_log(path)
@@ -405,7 +405,7 @@ class Mart:
         return invalid
 
     def remove_log(self, path: Path, invalid: int) -> None:
-        """Remove a log that nobody has open, as Windows requires; rename one with invalid lines to `NAME.damaged`."""
+        """Remove a log that is not open, as Windows requires; rename a log with invalid lines to `NAME.damaged`."""
         if invalid:
             with suppress(FileNotFoundError):  # another process has sealed it too
                 path.rename(path.with_name(f"{path.name}{DAMAGED}"))
@@ -493,7 +493,7 @@ class MartWriter:
             return
         with self._lock, self.mart.store_errors():
             if self._stream is not None and not self._is_in_place(self._stream):
-                self._seal()  # somebody moved or deleted the log: later rows get a new one
+                self._seal()  # the log was moved or deleted: later rows get a new one
             stream = self._prepared()
             content = mart_lines(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size

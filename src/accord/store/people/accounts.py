@@ -1,6 +1,6 @@
 """User accounts, their sessions, and the sign-in of a single user. Keys are stored as digests only.
 
-A row of `sessions` belongs to an account, or, while there is no account, to the single user: `SINGLE_USER` marks a
+A row of `sessions` belongs to an account, or, before the first account, to the single user: `SINGLE_USER` marks a
 session and `ONE_TIME_LINK` an unused sign-in link. No account can have these names.
 """
 
@@ -39,18 +39,18 @@ class UserAccounts:
         self._store, self._writer = store, writer
 
     def add(self, name: str, role: Role, digest: str, returns: bool = False) -> UserAccount:
-        """Add an account with the digest of its link's key; with `returns`, its name may be that of a former user.
+        """Add an account with the digest of its link's key; with `returns`, it may have the name of a former user.
 
         Raises:
-            Conflict: An account, or a former user with answers, has this name, in whatever case.
+            Conflict: An account, or a former user with answers, has this name, ignoring case.
         """
         return self.add_all({name: digest}, role, returns)[0]
 
     def add_all(self, digests: Mapping[str, str], role: Role, returns: bool = False) -> list[UserAccount]:
-        """Add an account for each name, with the digest of its link's key: all of them or none.
+        """Add an account for each name, with the digest of its link's key, in a single transaction.
 
         Raises:
-            Conflict: An account has one of the names, in whatever case, or the data of one were erased; without
+            Conflict: An account has one of the names, ignoring case, or the data of one were erased; without
                 `returns` also a former user with answers.
         """
 
@@ -80,7 +80,7 @@ class UserAccounts:
         return self._writer.run(write)
 
     def former_user(self, name: str) -> str | None:
-        """Return the name of a user with answers in studies or chats that equals a name in whatever case, or None."""
+        """Return the name of a user with answers in studies or chats that equals a name, ignoring case, or None."""
         return self._writer.run(lambda connection: _former_user(connection, name))
 
     def change(self, name: str, role: Role | None = None, digest: str | None = None) -> None:
@@ -117,7 +117,7 @@ class UserAccounts:
         return self._first(select(*_USER_COLUMNS).where(users.c.digest == digest))
 
     def session(self, digest: str) -> UserAccount | None:
-        """Return the account of a session; None if the session is unknown or expired."""
+        """Return the account of a session, or `None` if the session is unknown or expired."""
         query = select(*_USER_COLUMNS).join(sessions, sessions.c.person == users.c.name)
         return self._first(query.where(sessions.c.digest == digest, sessions.c.until >= now()))
 

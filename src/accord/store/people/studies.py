@@ -1,7 +1,7 @@
 """Studies: items, assignments with leases, answers and predictions.
 
 An answer is an annotation with the ID that its page made, so that an answer sent twice is stored once. All decisions
-about permissions are made inside the writing transaction, whatever a page shows.
+about permissions are made inside the writing transaction, not by the page.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Item:
         kind: `plain`; `gold` or `check` with a known answer; `repeat` for a second rating.
         target: A conversation, or a turn.
         against: The other conversation of a pair.
-        person: The only annotator of the item; None for all.
+        person: The only annotator of the item. By default, all annotators rate it.
     """
 
     study: str
@@ -155,7 +155,7 @@ class Studies:
         self._writer.run(work)
 
     def study(self, name: str) -> dict[str, Any] | None:
-        """Return the settings of a study; None if it has not begun."""
+        """Return the settings of a study, or `None` if the study has not begun."""
         content = self._store._one(select(studies.c.content).where(studies.c.name == name))
         return None if content is None else dict(read_json(content))
 
@@ -175,7 +175,7 @@ class Studies:
         return self._writer.run(work)
 
     def items(self, study: str, round: int | None = None) -> list[Item]:
-        """Return the items of a study, or of one round of it, in the order of the sample."""
+        """Return the items of a study, or of one of its rounds, in the order of the sample."""
         query = select(items).where(items.c.study == study).order_by(items.c.round, items.c.place, items.c.key)
         if round is not None:
             query = query.where(items.c.round == round)
@@ -203,7 +203,7 @@ class Studies:
             choose: Function that chooses one of the candidates, which have the order of the sample.
 
         Returns:
-            The assignment; None if no item is left for this annotator.
+            The assignment, or `None` if no item is left for this annotator.
         """
 
         def work(connection: Connection) -> Assignment | None:
@@ -372,7 +372,7 @@ class Studies:
         return [answer for answer in answers if answer.study == study or answer.study.startswith(f"{study}/")]
 
     def adjudicate(self, new: Sequence[Annotation]) -> list[Annotation]:
-        """Store answers of the annotator `adjudicated` in the study `NAME/adjudicated`: all of them or none.
+        """Store answers of the annotator `adjudicated` in the study `NAME/adjudicated`, in a single transaction.
 
         Each answer names in `replaces` the adjudication of its question that the page showed, if there was one.
 
