@@ -134,7 +134,7 @@ def _people(
 
 
 def _pool(evidence: EvidenceTable, X: Floats, only: Collection[Target] | None) -> Indices:
-    """Return the rows of at most `POOL` texts with evidence (n, d), evenly thinned; among those of `only` if given."""
+    """Return the rows of at most `POOL` texts with evidence (n, d), evenly thinned; only texts in `only`, if given."""
     known = np.flatnonzero(np.isfinite(X).any(axis=1))
     if only is not None:
         wanted = set(only)
@@ -203,7 +203,7 @@ def stratified_targets(
 class _Outlook:
     """Posterior of the effects as labels are added.
 
-    A row of the design is [1, z, φ], then [1, z] in the columns of its annotator. Texts of one group count as one.
+    A row of the design is [1, z, φ], then [1, z] in the columns of its annotator. Texts of a group count once.
 
     Attributes:
         shown: (T, c) [1, z, φ] of the T texts of the pool.

@@ -47,7 +47,7 @@ class Outlook:
 
     @property
     def best(self) -> str | None:
-        """Question to ask next; None if all are answered."""
+        """Question to ask next, or `None` if all are answered."""
         return max(self.gains, key=lambda name: self.gains[name]) if self.gains else None
 
 

@@ -72,7 +72,7 @@ class LabelsAlone(Head):
         """Count the answers of all annotators together and of each annotator.
 
         Raises:
-            BadInput: There is no label with evidence.
+            BadInput: No label has evidence.
         """
         rated = ratings(evidence, labels, self.question)
         if not len(rated):
@@ -150,7 +150,7 @@ class AnnotatorMean(LabelsAlone):
     method = "annotator-mean"
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Return each annotator's own distribution; a new annotator gets that of all ratings."""
+        """Return each annotator's own distribution; a new annotator gets the distribution of all ratings."""
         everyone = self.shares_[_EVERYONE]
         return self._scores(
             evidence, [(name or POPULATION, self.shares_.get(name or _EVERYONE, everyone)) for name in annotators]
@@ -329,7 +329,7 @@ class BestColumn(LabelsAlone):
         """Choose the column and fit the line.
 
         Raises:
-            BadInput: There is no label with evidence, or no column varies with the ratings.
+            BadInput: No label has evidence, or no column varies with the ratings.
         """
         super().fit(evidence, labels)
         answers, rated = evidence.expected(), ratings(evidence, labels, self.question)

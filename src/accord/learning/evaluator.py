@@ -58,12 +58,12 @@ class Evaluator:
         shares_evidence: True for an evaluator of another question that predicts from the main evaluator's evidence.
         choose: Settings of the head to choose on inner folds: values by name, simplest first.
         seed: Random seed of those folds.
-        held_out: Out-of-fold predictions of the training ratings; None if there are none.
-        training_set: Rated conversations at the time of learning; None if nothing was rated.
+        held_out: Out-of-fold predictions of the training ratings, or `None`.
+        training_set: Rated conversations at the time of learning, or `None` if nothing was rated.
         languages: Languages of the training texts, if a source detects them. A score in another one has a warning.
         checks_plausibility: True if learning includes a check of replies that a language model finds implausible;
-            None if it does where possible.
-        plausibility: The check; None without one.
+            None checks where possible.
+        plausibility: The check, or `None` if learning did not include it.
 
     >>> from accord.testing import sample_project
     >>> sample_project().fit("constant").evaluator.head_name
@@ -330,7 +330,7 @@ class Evaluator:
     def _lowered(
         self, plausibility: Plausibility, samples: Sequence[Sample], scores: list[Score | Unscored]
     ) -> Flow[list[Score | Unscored]]:
-        """Return the scores, those of some samples lowered if the samples are implausible."""
+        """Return all scores; the scores of the given samples are lowered if these are implausible."""
         checked = {sample.target: sample for sample in samples}
         places = [place for place, score in enumerate(scores) if score.target in checked]
         if not places:

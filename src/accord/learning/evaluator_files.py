@@ -65,7 +65,7 @@ class Card(TypedDict):
     """Content of `evaluator.json`, validated by `saved_as`.
 
     `models` holds settings by role, `other_questions` the ids of questions that other evaluators in the folder predict,
-    `plausibility` the check against implausible replies, `languages` those of the training texts.
+    `plausibility` the check against implausible replies, `languages` the languages of the training texts.
     """
 
     format: Annotated[int, Field(ge=1, le=10**6)]

@@ -89,7 +89,7 @@ class Predictions:
 
     @classmethod
     def joined(cls, name: str, rated: Ratings, parts: Iterable[tuple[Rows, Predictions]]) -> Predictions:
-        """Return predictions of all ratings from those of some rows each; rows outside all parts have none."""
+        """Return predictions of all ratings, joined from parts with some rows; rows outside all parts have none."""
         whole = cls.missing(name, rated)
         reasons, choices = Counter[str](), Counter[str]()
         for rows, part in parts:
@@ -349,7 +349,7 @@ class FoldPlan:
     """The folds of several systems, each predicted once, for one or for all repetitions of the cross-validation.
 
     Predictions in the cache are read, and systems with equal keys and folds share theirs. The systems of a fold follow
-    each other, so that they share its evidence, its labels, and what they learn alike (`TreeAnswers`).
+    each other, so that they share its evidence, its labels, and identical steps of learning (`TreeAnswers`).
 
     Args:
         systems: Systems to predict.
@@ -452,7 +452,7 @@ def _sides_of(experiment: Experiment, split: Split) -> tuple[EvidenceTable, Labe
 def untested_groups(
     evidence: EvidenceTable, labels: Labels, question: Question, shaped: Collection[str]
 ) -> frozenset[str]:
-    """Return the groups that are learned from and never tested: those of `shaped`, and those without a rating."""
+    """Return the groups that are learned from and never tested: the groups in `shaped`, and groups without ratings."""
     rated = {labels.group_of(target) for target in labels.on(question.id).targets}
     return frozenset(shaped) | ({labels.group_of(target) for target in evidence.targets} - rated)
 

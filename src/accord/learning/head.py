@@ -101,7 +101,7 @@ class Head(ABC):
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """Evidence columns that were learned from; None if any evidence will do."""
+        """Evidence columns that were learned from, or `None` if any evidence will do."""
         return None
 
     def signature(self) -> Signature:
@@ -119,7 +119,7 @@ class Head(ABC):
         return self.predict_each(evidence, [self.speaker(annotator)] * len(evidence))
 
     def speaker(self, annotator: str | None) -> str | None:
-        """Return the name under which an annotator's answers were learned; None for a new annotator.
+        """Return the name under which an annotator's answers were learned, or `None` for a new annotator.
 
         Raises:
             UnknownName: No label of the annotator was learned from.
@@ -133,7 +133,7 @@ class Head(ABC):
         return self
 
     def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
-        """Return the training evidence, and the given evidence as this head reads it, to detect drift; None without."""
+        """Return the training evidence, and the given evidence as this head reads it, to detect drift; or `None`."""
         return None
 
     def chosen(self) -> dict[str, Json]:

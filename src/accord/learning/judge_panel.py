@@ -102,7 +102,7 @@ class _Panel(LabelsAlone):
         """Standardize the answers and fit the line.
 
         Raises:
-            BadInput: There is no label with evidence, or no judge's answer varies with the ratings.
+            BadInput: No label has evidence, or no judge's answer varies with the ratings.
         """
         super().fit(evidence, labels)
         answers, rated = evidence.expected(), ratings(evidence, labels, self.question)

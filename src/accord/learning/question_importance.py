@@ -59,7 +59,7 @@ def importance(
     hardly explains them. Intervals resample conversations and fit again at the variance ratios of all data.
 
     Raises:
-        BadInput: The main question has fewer than thirty labels, or all of them are equal.
+        BadInput: The main question has fewer than 30 labels, or all its labels are equal.
     """
     of_main = ratings(evidence, labels, main)
     if len(of_main) < _FEWEST:

@@ -53,7 +53,7 @@ def with_base_rate(scores: Sequence[Score | Unscored], answers: HeldOutAnswers |
     """Score samples without a recorded answer by the distribution of all ratings, with a warning.
 
     A recorded judge cannot be asked again, so no better prediction is possible. Samples that lack evidence for
-    another reason stay unscored. Without `answers` all of them do.
+    another reason stay unscored. Without `answers`, all samples that lack evidence stay unscored.
     """
     if answers is None or not len(answers.answer):
         return list(scores)

@@ -58,7 +58,7 @@ class TrainingSet:
         )
 
     def place(self, conversation: Conversation) -> int | None:
-        """Return the index of a conversation, or None if it is not in the set or its content differs."""
+        """Return the index of a conversation, or `None` if it is not in the set or its content differs."""
         digest = np.uint64(digest_of(conversation))
         place = int(np.searchsorted(self.digest, digest))
         return place if place < len(self.digest) and self.digest[place] == digest else None

@@ -72,7 +72,7 @@ class SharedBudget:
 
         Args:
             need: Maximum costs of the next call.
-            caps: Caps on the total of all processes: `requests`, `tokens` and `money` in billionths; None is no cap.
+            caps: Caps on the total of all processes: `requests`, `tokens` and `money` in billionths; None is unlimited.
 
         Raises:
             StoreError: The store cannot be written.

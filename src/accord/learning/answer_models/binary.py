@@ -43,8 +43,8 @@ class Design:
 
     Attributes:
         plain: (p,) columns that are standardized: those that vary, and the finding.
-        mean: (p,) mean of each of them, which replaces missing values.
-        scale: (p,) standard deviation of each of them.
+        mean: (p,) mean of each plain column, which replaces missing values.
+        scale: (p,) standard deviation of each plain column.
         meaning: (e,) columns of an embedder's vectors; empty without one.
         centre: (e,) mean of the vectors.
         directions: (e, k) first principal components, each divided by its standard deviation.
@@ -203,7 +203,7 @@ class IssueAnswers(AnswerModel):
         """Choose the curve and the threshold on inner folds; labels of other questions are ignored.
 
         Raises:
-            BadInput: The question has more than two options, or there are too few labels of one of them.
+            BadInput: The question has more than two options, or an option has too few labels.
         """
         if len(rated.options) != 2:
             raise BadInput(f"a mark of {self.kind!r} is 0 or 1; the question has {len(rated.options)} options")

@@ -97,7 +97,7 @@ class AnswerModel(ABC):
 
     @property
     def caution(self) -> str | None:
-        """Warning that belongs on every score; None without one."""
+        """Warning that belongs on every score, or `None`."""
         return None
 
     @property

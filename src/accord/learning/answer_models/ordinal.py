@@ -2,7 +2,7 @@
 
     P(y ≤ k | μ, a) = Φ((θ_k + δ_ak - c·μ) / √(1 + c²·w))
 
-θ are common thresholds. δ are an annotator's shifts, shrunk by a normal prior. w is the variance of μ beyond that of
+θ are common thresholds. δ are an annotator's shifts, shrunk by a normal prior. w is the excess variance of μ over
 the training rows (for a new annotator). The negative log posterior is convex in (θ, c, δ) as long as all thresholds
 rise, because a difference of two Φ is log-concave in both edges (Pratt, 1981), so Newton's method finds its only
 minimum.

@@ -1,4 +1,4 @@
-"""Answer models by name: those of Accord, and plug-ins."""
+"""Answer models by name: built-in models and plug-ins."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Simple answer models: the mean of the judge's answers, and linear regressions.
 
-With few labels they are hard to beat, so `auto` averages some of them with the mixed model. All learn each text's mean
-rating, followed by an ordered probit.
+With few labels they are hard to beat, so `auto` averages some with the mixed model. All learn each text's mean rating,
+followed by an ordered probit.
 
     judge-mean     μ(x) = ȳ + b·m(x),  m = mean of the standardized judge columns, each clipped to ±1.5, in standard
                    deviations
@@ -156,7 +156,7 @@ class JudgeMean(LinearModel):
     def _slopes(self, whole: Floats, Z: Floats, y: Floats, weight: Floats, spread: float) -> Floats:
         """Return slopes learned from rows Z (T, d); the mean answer is standardized on all rows `whole` (n, d)."""
         count = np.count_nonzero(self.used_)
-        scale = max(float(whole[:, self.used_].mean(axis=1).std()), count**-0.5)  # at least that of independent columns
+        scale = max(float(whole[:, self.used_].mean(axis=1).std()), count**-0.5)  # at least as for independent columns
         m = Z[:, self.used_].mean(axis=1) / scale
         slope = (weight @ (m * y) + PRIOR_TEXTS * PRIOR_CORRELATION * spread) / (weight @ m**2 + PRIOR_TEXTS)
         return np.full(Z.shape[1], slope / scale / count)

@@ -51,7 +51,7 @@ class CandidateTrial:
 
     Attributes:
         name: Name of the answer model.
-        rmse: Held-out error for each rating's annotator, in units of the scale; None if it was not tried.
+        rmse: Held-out error for each rating's annotator, in units of the scale; `None` if it was not tried.
         rmse_new: Held-out error for a new annotator.
         weight: Weight in the average for known annotators.
         weight_new: Weight in the average for a new annotator.

@@ -162,7 +162,7 @@ def _filled(X: Floats) -> tuple[Floats, Floats]:
 def _forest(X: Floats, share: Floats, weight: Floats, count: int, seed: int) -> list[Any]:
     """Return extremely randomized trees for the frequencies of y ≤ k of T texts (T, K - 1).
 
-    The smallest leaf is counted in texts and in ratings by turns. The trees equal those of scikit-learn's
+    The smallest leaf is counted in texts and in ratings by turns. The trees equal the trees of scikit-learn's
     `ExtraTreesRegressor`, which copies and checks an estimator and makes a random generator for each tree; for the few
     texts of an inner fold, that takes most of its time.
     """

@@ -11,8 +11,8 @@ band is the whole scale, and scores carry a note. The ends are options of the sc
 (arXiv:2509.18658), unless the mean is beyond them.
 
 A new annotator is a new draw too, and there are few annotators. Predictions know the levels of the A annotators that
-they were learned from, so that held-out residuals hold 1 - 1/A of the variance between annotators, and those of a new
-annotator 1 + 1/A. q of a new annotator is multiplied by
+they were learned from. Therefore held-out residuals hold 1 - 1/A of the variance between annotators, and residuals of
+a new annotator hold 1 + 1/A. q of a new annotator is multiplied by
 
     f = Q / (z·√V),   r = μ + δ_a + ε,   δ ~ N(0, g²s²),   ε ~ N(0, s²)
 
@@ -82,7 +82,7 @@ def new_annotator_factor(residual: Floats, annotator: ArrayLike, group: ArrayLik
     Args:
         residual: (n,) held-out rating minus mean, in standard deviations, of predictions for a new annotator.
         annotator: (n,) annotator of each rating.
-        group: (n,) group of each rating; an annotator's ratings in one group count as one.
+        group: (n,) group of each rating; an annotator's ratings in a group count as a single rating.
         coverage: Share of new ratings that the band should contain, between 0 and 1.
     """
     mean, of, inside = _by_annotator(residual, annotator, group)
@@ -126,7 +126,7 @@ def groups_needed(coverage: float) -> int:
 def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floats:
     """Return (n, 2) the lowest and the highest option within mean ± q·sd; the band always holds the mean.
 
-    Ratings are options, so these ends cover as many of them as mean ± q·sd, and are closer to each other. `width` is q
+    Ratings are options, so these ends cover as many ratings as mean ± q·sd, and are closer to each other. `width` is q
     for all rows, or (n,) one per row.
     """
     mean, spread = moments(options, distributions)
@@ -144,7 +144,7 @@ class Bands:
         quantile: q for known annotators; ∞ if there are too few groups.
         quantile_new: q for a new annotator.
         groups: Number of groups that the bands rest on.
-        annotators: Number of annotators that the bands rest on; None if an earlier version learned them.
+        annotators: Number of annotators that the bands rest on; `None` if an earlier version learned the bands.
         coverage: Share of new ratings that a band should contain, between 0 and 1.
     """
 

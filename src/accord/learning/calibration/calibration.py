@@ -63,7 +63,7 @@ class Calibration(Head):
         network: For `network`: settings by name (`NetworkSettings`); `like: paper` starts from the paper's.
         curves: For `curves`: settings by name (`CurveSettings`).
         coverage: Share of new ratings that a score's conformal band should contain, between 0 and 1.
-        pooled_annotators: Patterns of annotator names (`user-*`) that are treated as one annotator each.
+        pooled_annotators: Patterns of annotator names (`user-*`), each of which is treated as a single annotator.
         candidates: For `auto`: names of the models to average; empty takes `CANDIDATES`.
         shift_groups: Attributes of conversations whose groups should have unbiased mean scores: `system`,
             `judge-version`, or a metadata entry. Groups that are biased on inner folds are shifted (footnote 17); an
@@ -155,7 +155,7 @@ class Calibration(Head):
 
     @property
     def annotators(self) -> list[str]:
-        """Sorted names of the annotators that the model learned from; a pooled group counts as one."""
+        """Sorted names of the annotators that the model learned from; a pooled group counts as a single annotator."""
         return [] if self.answer_model_ is None else self.answer_model_.annotators
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
@@ -189,7 +189,7 @@ class Calibration(Head):
         return self._set(model, reference, shifts, domain=None)
 
     def _check_enough(self, evidence: EvidenceTable, labels: int) -> None:
-        """Raise `BadInput` unless the answer model can learn from so many labels."""
+        """Raise `BadInput` unless the answer model can learn from this number of labels."""
         if labels >= FEWEST_LABELS:
             return
         question = self.question.id
@@ -225,7 +225,7 @@ class Calibration(Head):
         return model, (known, known), {}
 
     def _is_readable(self, evidence: EvidenceTable) -> NDArray[np.bool_] | None:
-        """Return (n,) True for rows with the evidence that the answer model needs; None for any evidence."""
+        """Return (n,) True for rows with the evidence that the answer model needs, or `None` if any evidence does."""
         return None if self.answer_model == "auto" else self._make(self.answer_model).is_readable(evidence)
 
     def _make(self, name: str) -> AnswerModel:
@@ -286,7 +286,7 @@ class Calibration(Head):
         """Return this head with ranks of metrics taken among these texts; needs no labels.
 
         Raises:
-            BadInput: The answer model is not `curves`, there are no texts, or the evidence was computed differently.
+            BadInput: The answer model is not `curves`, texts are missing, or the evidence was computed differently.
         """
         model, features = self._fitted(), self.features(evidence)
         if not isinstance(model, CurveAnswers):

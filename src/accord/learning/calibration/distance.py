@@ -91,7 +91,7 @@ class OutOfDistribution:
         return np.asarray(~features.present & self.usual)
 
     def warnings(self, features: EvidenceTable, lacking: bool = True) -> list[str | None]:
-        """Return a warning for each row that is out of distribution or lacks usual evidence, None for the others.
+        """Return a warning for each row that is out of distribution or lacks usual evidence, `None` for the others.
 
         Lacking evidence is ignored if `lacking` is false.
         """

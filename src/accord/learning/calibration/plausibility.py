@@ -2,7 +2,7 @@
 
 Word counts ignore the order of words and the relation to the context, so shuffled words, random words and replies to
 something else score like genuine replies. A small language model distinguishes them. The check learns from unrated
-replies and fakes made of them, p = P(real | log p per token: alone, given the context), by multinomial logistic
+replies and fakes of these, p = P(real | log p per token: alone, given the context), by multinomial logistic
 regression over the kinds of fakes. A score becomes the mixture
 
     p · score + (1 - p) · the scale's floor.
@@ -50,7 +50,7 @@ class Plausibility:
         mean: (4,) mean of the features.
         scale: (4,) standard deviation of the features.
         weights: (4, 4) weights of genuine replies, then of each of `KINDS`.
-        bias: (4,) constants; that of genuine replies is raised until the check removes `MODEST` of their score.
+        bias: (4,) constants; the constant of genuine replies is raised until the check removes `MODEST` of their score.
     """
 
     model: str
@@ -61,7 +61,7 @@ class Plausibility:
 
     @classmethod
     def learn(cls, samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int = 0) -> Flow[Self]:
-        """Learn from genuine replies and fakes of them; asks the likelihood model.
+        """Learn from genuine replies and their fakes; asks the likelihood model.
 
         Raises:
             BadInput: There are too few replies, or all are of one group.

@@ -152,7 +152,7 @@ def _likeliest(rated: Ratings, shares: Floats, belongs: Floats, attribute: NDArr
     """Return (G,) tilts that maximize the penalized likelihood, by Newton's method.
 
     Ratings of one conversation are dependent. The likelihood is divided by the ratio of the variance of a group's total
-    error over conversations to that of independent ratings.
+    error over conversations to its variance for independent ratings.
     """
     slope, curve = _likelihood(rated, shares, belongs)
     own = np.maximum(np.diag(curve), _TINY)

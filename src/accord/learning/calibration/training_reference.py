@@ -117,7 +117,7 @@ class TrainingReference:
     def over_missing(self, features: EvidenceTable, predict: Predict) -> Floats:
         """Return (n, m) predictions, averaged over possible values of usual evidence that a row lacks.
 
-            p(y | known) = 1/D Σ_d p(y | known, missing = that of training row d)
+            p(y | known) = 1/D Σ_d p(y | known, missing = value of training row d)
 
         Filling in the mean would leave the prediction as certain as with the value. Drawing from training rows adds
         the variance of the missing value and widens the band accordingly.
@@ -175,7 +175,7 @@ class TrainingReference:
         return {}
 
     def texts(self) -> EvidenceTable:
-        """Return the history as a table without names: a group is a conversation, a text is a turn of it."""
+        """Return the history as a table without names: a group is a conversation, a text is one of its turns."""
         names = tuple(Target(f"group {group}", place) for place, group in enumerate(self.history_group.tolist()))
         present = np.isfinite(self.history)
         return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)

@@ -92,7 +92,7 @@ class EffectEquations(Equations):
 
     @cached_property
     def _by_size(self) -> Floats | None:
-        """(sizes, q + 1, q + 1) cross products of the texts of each size; None if they need too much memory."""
+        """(sizes, q + 1, q + 1) cross products of the texts of each size, or `None` if they need too much memory."""
         sizes, of = self._sizes
         if len(sizes) * (len(self.block) + 1) ** 2 > _DENSE_CELLS:
             return None
@@ -372,7 +372,7 @@ def _dense_equations(rows: RatingLayout) -> Equations:
 
 
 def _sample_annotators(layout: RatingLayout) -> RatingLayout:
-    """Return the ratings of randomly drawn annotators: few effects or few ratings, whichever keeps more annotators."""
+    """Return the ratings of randomly drawn annotators: few effects or few ratings; the choice keeps more annotators."""
     most = max(2, SAMPLED // (layout.Z.shape[1] + 1 if layout.own_slopes else 1) - 2)
     if not layout.people or (layout.people <= most and len(layout.y) <= SAMPLED_ROWS):
         return layout

@@ -17,7 +17,7 @@ Rows = Floats | Any
 """Dense or sparse matrix (scipy.sparse has no types)."""
 
 SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
-"""Indices of the variance ratios. Slopes and annotator slopes of a second source follow, then those of a third."""
+"""Indices of the variance ratios. Slopes and annotator slopes of a second source follow, then of a third."""
 FIXED = -1
 """Marks an effect without a variance ratio."""
 LOG_RATIO_BOUNDS = (-12.0, 4.0)
@@ -98,7 +98,7 @@ class Nesting:
         With a single group, the ratings of each text are left out together.
         """
         of_row, size = self.group_of_row, np.bincount(self.group_of_row, minlength=self.groups)
-        if self.groups == 1:  # there is no other group to fit from
+        if self.groups == 1:  # no other group to fit from
             of_row, size = self.text, self.size.astype(np.intp)
         order = np.argsort(of_row, kind="stable")
         starts = np.concatenate([[0], np.cumsum(size)]).astype(int)

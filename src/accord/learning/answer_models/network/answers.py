@@ -45,10 +45,10 @@ TrainingRun = tuple[NDArray[np.bool_], float, int]
 def answers_to(
     rated: Ratings, labels: Labels, beyond: Sequence[Sheet] = ()
 ) -> tuple[NDArray[np.intp], tuple[int, ...]]:
-    """Return every question's answers on the sheets of the main ratings, followed by those of the sheets `beyond`.
+    """Return every question's answers on the sheets of the main ratings, followed by answers on the sheets `beyond`.
 
-    A question is a task if at least two of its options were chosen. Its options are the chosen ones, or at most
-    `MOST_OPTIONS` ranges of them. The k-th answer of an annotator to a question about a text belongs to the k-th sheet.
+    A question is a task if at least two of its options were chosen. Its options are the chosen options, or at most
+    `MOST_OPTIONS` ranges of options. The k-th answer of an annotator to a question about a text belongs to sheet k.
 
     Returns:
         (n + beyond, Q) index of the chosen option, the main question first, -1 for no answer; and the number of options
@@ -260,7 +260,7 @@ class NetworkAnswers(AnswerModel):
     ) -> tuple[Floats, Floats]:
         """Return held-out distributions at the pooling chosen on inner folds, in one compiled program.
 
-        `make` is not used. The sheets stay in memory until `fit` trains the members on all of them.
+        `make` is not used. The sheets stay in memory until `fit` trains the members on all sheets.
         """
         from accord.learning.answer_models.network.training import Sheets
 
@@ -383,7 +383,7 @@ class NetworkAnswers(AnswerModel):
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the distribution of each row for its annotator.
 
-        In a new domain it is mixed with that of a new annotator.
+        In a new domain it is mixed with the distribution of a new annotator.
         """
         x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
         own = predict(self.shape_, self.members_, x, self._place_of(annotators))
@@ -421,7 +421,7 @@ class NetworkAnswers(AnswerModel):
     def in_new_domain(self, domain_correlation: float) -> NetworkAnswers:
         """Return the model for another domain.
 
-        It mixes an annotator's own distribution, weighted by `domain_correlation`, with that of a new annotator.
+        It mixes an annotator's own distribution, weighted by `domain_correlation`, with a new annotator's distribution.
         """
         moved = copy.copy(self)
         moved.trust_ = domain_correlation

@@ -41,7 +41,7 @@ Settings = dict[str, Array]
 State = tuple[Parameters, Any]
 
 HALF_THE_EFFORT = {"xla_backend_optimization_level": 1}
-"""Compiler option; these programs train equally fast with it, and to the same networks."""
+"""Compiler option; these programs train equally fast with this setting, and to the same networks."""
 _TINY = 1e-12
 _NUMBERS = ("rate", "pooling", "decay")
 _WIDTH, _ROUND = 4, 128
@@ -361,7 +361,7 @@ def settings(jobs: Sequence[TrainingJob]) -> Settings:
 def schedules(annotator: Indices, annotators: int, jobs: Sequence[TrainingJob], terms: Schedule) -> Array:
     """Return (J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` marks an empty place.
 
-    Batches are drawn anew in each epoch from the job's seed, of nearly equal size and at most `terms.batch` rows. Each
+    New batches are drawn in each epoch from the job's seed, of nearly equal size and at most `terms.batch` rows. Each
     annotator's rows are dealt out among them, which keeps the number of empty places small (docs/decisions/0011).
     Without batches all jobs share one step of all rows, and rows that a job may not learn from are masked.
     """
