@@ -42,8 +42,8 @@ def add_person(studies: Studies, name: str, role: str = "annotator", returns: bo
     With `returns`, the user may have the name, and the answers, of a former user.
 
     Raises:
-        BadInput: The name is invalid, reserved or in use, or that of a former user.
-        UnknownName: There is no such role.
+        BadInput: The name is invalid, reserved, in use, or belongs to a former user.
+        UnknownName: The role does not exist.
     """
     return add_people(studies, {name: new_key()}, role, returns)[name]
 
@@ -54,8 +54,8 @@ def add_people(studies: Studies, keys: Mapping[str, str], role: str, returns: bo
     Users who have these keys already were added by the same form, sent twice; they stay as they are.
 
     Raises:
-        BadInput: A name is invalid or in use, or without `returns` that of a former user; nobody is added.
-        UnknownName: There is no such role.
+        BadInput: A name is invalid or in use, or, without `returns`, belongs to a former user. No user is added.
+        UnknownName: The role does not exist.
     """
     alike = {name.lower(): name for name in keys}
     for name in keys:
@@ -170,7 +170,7 @@ class Accounts:
             exposure: Option that makes the server reachable from other machines; empty if none does.
 
         Raises:
-            BadInput: Other machines can reach the server, and there is no account.
+            BadInput: Other machines can reach the server, but accounts do not exist yet.
         """
         self.studies = studies
         self._is_single_user = not studies.accounts.list_users()
@@ -312,7 +312,7 @@ _LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
 
 def parse_form(body: bytes, content_type: str) -> dict[str, str]:
-    """Return the fields of a form. Every line break in a value is a line feed: browsers send CRLF for all of them.
+    """Return the fields of a form. Every line break in a value becomes a line feed, because browsers send CRLF.
 
     Raises:
         BadInput: The body is not a form, or a field occurs twice.

@@ -290,7 +290,7 @@ class WorkbenchContext:
         """Return the numbers of conversations and ratings of the main question, and the sentence that states them.
 
         Args:
-            learned: Number of ratings that the fit of the evaluator in use recorded; None if none is in use.
+            learned: Number of ratings that the fit of the evaluator in use recorded, or `None` if none is in use.
         """
         store, folder = self.project.store, self.project.folder()
         is_fitted = learned is not None and (folder / CARD).is_file()
@@ -412,7 +412,7 @@ STYLE_SHEET = "accord.css"
 
 
 def static_file(name: str) -> tuple[bytes, str, str] | None:
-    """Return a file that pages load, its type, and the digest in its address; None if there is no such file."""
+    """Return a file that pages load, its type, and the digest in its address, or `None` if it does not exist."""
     return _read_static(name) if name in _static_names() else None
 
 
@@ -444,7 +444,7 @@ def _address(name: str) -> str:
 
 
 def conversation_address(conversation: str, turn: int | None = None, back: str = "") -> str:
-    """Return the address of a conversation's page, of one turn in it, with a link back to the board.
+    """Return the address of a conversation's page, or of one of its turns, with a link back to the board.
 
     >>> conversation_address("chats/7 é?", 3)
     '/conversation/chats%2F7%20%C3%A9%3F?turn=3#t3'

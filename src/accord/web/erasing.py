@@ -91,7 +91,7 @@ class _ErasurePages:
         )
 
     def _plan(self, selection: Selection) -> Erasure | None:
-        """Return the counts of what would be erased, or None if they take longer than `WAIT_SECONDS`."""
+        """Return the counts of the rows to erase, or `None` if counting takes longer than `WAIT_SECONDS`."""
         key = f"count {selection}"
         if (found := self._kept_plan(key)) is None:
             self.jobs.add(key, lambda: self._count(key, selection))
@@ -172,7 +172,7 @@ class _ErasurePages:
         """Return what to erase, after checking that the user may erase it.
 
         Raises:
-            BadInput: Not exactly one name is given, or it is that of the user's own account.
+            BadInput: Not exactly one name is given, or it is the name of the user's own account.
             Refused: 404 for a conversation that was erased; 403 for an account that only admins manage.
         """
         if bool(conversation) == bool(annotator):

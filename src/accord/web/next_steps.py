@@ -46,7 +46,7 @@ def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, new
         studies: Studies of the lead, with their progress.
         evaluator: Evaluator in use, candidate and running work.
         counts: Numbers of conversations and ratings.
-        new_scores: Number of scored conversations that the evaluator did not learn from; None if none is scored.
+        new_scores: Number of scored conversations that the evaluator did not learn from; `None` if none is scored.
     """
     steps = [*_of_evaluator(evaluator, counts), *(step for study in studies for step in _of_study(study))]
     if not studies and not counts["ratings"]:

@@ -77,7 +77,7 @@ class Reports:
         )  # fmt: skip
 
     def _folder(self, name: str) -> Path | None:
-        """Return the folder of an evaluator; None if none is named and none is in use.
+        """Return the folder of an evaluator, or `None` if none is named and none is in use.
 
         Raises:
             HTTPException: 404 if there is no such evaluator of the main question.
@@ -102,7 +102,7 @@ class Reports:
         project = self.context.project
         fitted = project.fit_offline(saved_as(folder)["name"], until=modified_at(folder))
         body = report_body(project, fitted, PAGES)
-        assert fitted.held_out is not None  # there is no report without it
+        assert fitted.held_out is not None  # a report needs held-out predictions
         with self._lock:
             self._built[key] = Built(body, fitted.held_out.verdict.to_json())
             while len(self._built) > MAX_REPORTS:

@@ -88,7 +88,7 @@ def tool_call_line(call: str) -> dict[str, str]:
 
 
 def result_count(text: str) -> str:
-    """Return the number of results of a tool's output; empty if it is no list.
+    """Return the number of results of a tool's output; empty if it is not a list.
 
     >>> result_count('["a", "b"]'), result_count("21 degrees")
     ('2 results', '')
@@ -103,7 +103,7 @@ def _short_json(value: Any) -> str:
 
 
 def _json_of(text: str) -> Any:
-    """Return the value of a JSON text; the text itself if it is no JSON."""
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
     if len(text) > MAX_PARSED or text.lstrip()[:1] not in ("{", "[", '"'):
         return text
     try:

@@ -180,7 +180,7 @@ class _Page:
 
 
 class _Lines:
-    """A text as the parser reads it: control characters replaced, Windows line endings as one character."""
+    """A text as the parser reads it: control characters replaced, Windows line endings as a single character."""
 
     def __init__(self, text: str) -> None:
         parts = text.split("\r\n")
@@ -401,7 +401,7 @@ def _backticks(state: StateInline, silent: bool) -> bool:
 
 
 def _link(state: StateInline, silent: bool) -> bool:
-    """Read a link or an image: the label is text, the address of a link is shown, that of an image is hidden."""
+    """Read a link or an image: the label is text, a link's address is shown, an image's address is hidden."""
     if state.src[state.pos] not in "[!":
         return False
     found = _LINK.match(state.src, state.pos, state.posMax)

@@ -49,7 +49,7 @@ Reload = Callable[[], Project]
 """Opens the project again and returns it."""
 _SAVING = Lock()
 MAX_FIELD = 64 * 1024
-"""Maximum size of a field that is no file, in bytes."""
+"""Maximum size of a field that is not a file, in bytes."""
 _MAX_CONTENT_TYPE = 300
 _MAX_NAME = 200
 """Maximum length of a file's name in bytes: a file system has 255, and a number or a temporary suffix is added."""

@@ -203,7 +203,7 @@ async def _wait_for_reply(session: ChatSession, id: str) -> None:
 
 
 async def _events(session: ChatSession, id: str) -> AsyncIterator[str]:
-    """Yield Server-Sent Events with JSON data: `all` of the reply so far, `more` of it, and `end`."""
+    """Yield Server-Sent Events with JSON data: `all` with the reply so far, `more` with its next part, and `end`."""
     sent, until, last = "", monotonic() + STREAM_SECONDS, None
     yield _event("all", "")
     while monotonic() < until:

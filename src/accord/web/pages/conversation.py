@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
 _METADATA_NAMES = {"system": "Assistant version"}
-"""Names of metadata on the page, where they differ from those of logs."""
+"""Names of metadata on the page that differ from the names in logs."""
 MAX_RUNS = 8
 MAX_ATTRIBUTIONS = 12
 NOT_STORED = (
@@ -170,7 +170,7 @@ class _ConversationPage:
 
 
 def _trained(details: ConversationDetails, predictions: ConversationPredictions) -> list[str]:
-    """Return the evaluators that learned from the conversation: the one in use, or those of saved scores."""
+    """Return the evaluators that learned from the conversation: the one in use, or the evaluators of saved scores."""
     if any(row.get("in_training") for row in predictions.scores.values()):
         return [predictions.evaluator.rpartition(" ")[0]]
     runs = [run for run in details.runs if any(row["in_training"] for row in run.rows)]
@@ -178,7 +178,7 @@ def _trained(details: ConversationDetails, predictions: ConversationPredictions)
 
 
 def _kept_score(details: ConversationDetails, predictions: ConversationPredictions) -> Mapping[str, Any] | None:
-    """Return the latest saved score of the whole conversation, as long as there is no prediction."""
+    """Return the latest saved score of the whole conversation, as long as a prediction is missing."""
     rows = () if predictions.state == "ready" else details.scores().get(None, ())
     return next((row for row in rows if row.get("value") is not None), None)
 
@@ -241,7 +241,7 @@ def _place_details(
 
 
 def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
-    """Return a question with charts of distributions, and counts of what is folded."""
+    """Return a question with charts of distributions, and counts of the folded answers."""
     people = [
         (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
         for name, each in row["predicted_ratings"].items()
@@ -265,7 +265,7 @@ def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
 
 
 def _ranges(row: Mapping[str, Any], rubric: Rubric) -> Markup | None:
-    """Draw the prediction with its interval, and the ratings of people below it; None for answers without numbers."""
+    """Draw the prediction with its interval above people's ratings. Return `None` if answers are not numbers."""
     question, predicted = rubric.get(row["question"]), row["prediction"] or {}
     ratings = [each for each in row["ratings"] if isinstance(each["value"], int | float) and not each["against"]]
     if question is None or not question.scale.is_ordered or len(ratings) < len(row["ratings"]):

@@ -278,7 +278,7 @@ def _who(given: Mapping[str, Value | None], answer: Value | None) -> list[str]:
 
 
 def _agreed(progress: StudyProgress, dispute: Dispute) -> list[tuple[str, str]]:
-    """Return the questions that nobody disputes with their answers."""
+    """Return the undisputed questions with their answers."""
     skipped = {*dispute.sizes, *dispute.decisions}
     return [
         (question.id, _answers_apart(question, dispute) or "does not apply")

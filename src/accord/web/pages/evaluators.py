@@ -1,4 +1,4 @@
-"""Evaluators page: fitted evaluators with their verdicts, two of them side by side, the candidate, and the choice."""
+"""Evaluators page: fitted evaluators with their verdicts, a side-by-side comparison, the candidate, and the choice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _EvaluatorPages:
         self.context = context
 
     def overview(self, request: Request, first: str = "", second: str = "") -> Response:
-        """Show all evaluators, the candidate for the next one, and two of them side by side."""
+        """Show all evaluators, the candidate for the next one, and a side-by-side comparison of two evaluators."""
         visitor = self.context.visitor(request, "lead")
         state, rows, project = self.context.learning.state(), self._rows(), self.context.project
         in_use = next((row for row in rows if row["is_in_use"]), None)
@@ -123,7 +123,7 @@ def _candidate_row(folder: Path, candidate: Mapping[str, Any]) -> Row:
 
 
 def _pair(choices: Sequence[Row], first: str, second: str) -> tuple[Row, Row] | None:
-    """Return the two evaluators that an address names; None if it names none.
+    """Return the two evaluators that an address names, or `None` if it names none.
 
     Raises:
         HTTPException: 404 for an unknown name.
@@ -137,7 +137,7 @@ def _pair(choices: Sequence[Row], first: str, second: str) -> tuple[Row, Row] | 
 
 
 def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> Row:
-    """Return the figures of two evaluators: on the same ratings if these are stored, else those of their verdicts."""
+    """Return the figures of two evaluators: on the same ratings if these are stored, else from their verdicts."""
     names = [first["label"], second["label"]]
     own = {row["name"].endswith(CANDIDATE): row for row in (first, second)}
     ledger = Ledger.from_json(candidate["ledger"]) if candidate else Ledger()
@@ -188,7 +188,7 @@ def _figures_row(figures: Sequence[Figure]) -> Row:
 
 
 def _drawn(compared: Row) -> dict[str, Any]:
-    """Return the first figure as ranges, and all of them as a table."""
+    """Return the first figure as ranges, and all figures as a table."""
     if not compared["rows"]:
         return {"title": "", "chart": Markup(""), "rows": []}
     first = compared["rows"][0]

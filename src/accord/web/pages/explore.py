@@ -1,7 +1,7 @@
-"""Explore page: any score, metadata entry or metric by any other, as one chart whose address is its state.
+"""Explore page: chart of any score, metadata entry or metric by any other. Its address holds its state.
 
-Without choices it shows the mean of each assistant version. The conversations are those of the board with the same
-filters, and so is the choice between scores and ratings. The server draws the chart from a bounded sample.
+By default it shows the mean of each assistant version. It has the filters of the board, with the same conversations,
+and the same choice between scores and ratings. The server draws the chart from a bounded sample.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class ChartSettings:
 class Group:
     """Rows with the same value of x and of color; `at` is the place on the x axis, `n` the number of rows.
 
-    The ends of `estimate` are those of the 95% interval of the mean over conversations; with a median those of the
-    middle half of the values (`ENDS`), which is no interval of the median.
+    `estimate` has the 95% interval of the mean over conversations. With a median, it has the middle half of the values
+    instead (`ENDS`), which is not an interval of the median.
     """
 
     x: str

@@ -38,7 +38,7 @@ class ScoreTable:
     """Sampled scores of a selection, or ratings of the main question: values by column name, `None` if missing.
 
     Attributes:
-        scores: The board's selection of scores; None for ratings.
+        scores: The board's selection of scores, or `None` for ratings.
         rows: Values of each score.
         conversations: Conversation of each row.
         columns: True for columns that hold only numbers.
@@ -81,7 +81,7 @@ class ScoreTable:
         return name[:1].upper() + name[1:]
 
     def short_name(self, column: str) -> str:
-        """Return the name of a column for titles: that of a question, or its own without its kind."""
+        """Return the name of a column for titles: the name of its question, or the column's name without its kind."""
         question = self.questions.get(column)
         if question is not None:
             return question.shown

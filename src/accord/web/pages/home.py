@@ -103,11 +103,11 @@ class _HomePages:
         )  # fmt: skip
 
     def help(self, request: Request) -> Response:
-        """Show what each part of the menu is for."""
+        """Show the help page, which explains each part of the menu."""
         return self.context.render("help", self.context.visitor(request))
 
     def _study(self, study: StudySession, visitor: Visitor) -> dict[str, Any]:
-        """Return the own progress of a person in a study, and for leads that of all annotators."""
+        """Return the own progress of a person in a study, and for leads the progress of all annotators."""
         try:
             study.begin()
             done, total = study.progress(visitor.person.name)

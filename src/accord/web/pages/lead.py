@@ -129,7 +129,7 @@ class _LeadPages:
         }  # fmt: skip
 
     def _people(self, progress: StudyProgress) -> list[dict[str, Any]]:
-        """Return the progress of each annotator, and how their answers differ from those of the others."""
+        """Return the progress of each annotator, and the differences from the answers of other annotators."""
         matrix = progress.matrices[progress.main.id]
         is_ordered = matrix.question.scale.is_ordered and len(matrix.people) > 1 and len(matrix.units) > 0
         habits = annotator_habits(matrix) if is_ordered else []

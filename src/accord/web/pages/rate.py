@@ -149,7 +149,7 @@ class _RatingPages:
         return JSONResponse({"id": annotation.answer, "again": is_repeated, "time": annotation.time}, status)
 
     def _save_each(self, visitor: Visitor, rows: Any) -> list[dict[str, Any]]:
-        """Save answers in order, those of one study in one transaction; return the id of each, or why it is refused.
+        """Save answers in order, with one transaction per study, and return the id or the refusal of each answer.
 
         A failure of the store fails the request: the script sends it again, and answers that were saved are recognized.
         """
@@ -282,7 +282,7 @@ def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tup
 
 
 def _new_value(question: Question, fields: Mapping[str, Any]) -> Any:
-    """Return the answer to a question in a form: None if it is unanswered, an empty text if it does not apply."""
+    """Return the answer to a question in a form: `None` if it is unanswered, an empty text if it does not apply."""
     if f"none.{question.id}" in fields:
         return ""
     value = fields.get(f"value.{question.id}")

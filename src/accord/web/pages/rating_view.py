@@ -55,7 +55,7 @@ class RejectedForm:
 def question_views(
     view: ItemView, settings: StudySettings, history: Sequence[Annotation] = (), form: RejectedForm | None = None
 ) -> list[dict[str, Any]]:
-    """Return the questions of a view with the current answers, or with those of a rejected form.
+    """Return the questions of a view with the current answers, or with the answers in a rejected form.
 
     `number` holds the lowest value, the highest value and the step of a typed answer, which has no `options`.
     `both_bad` holds the id of the answer "both are bad" of a pair, and True if it was given.
@@ -228,7 +228,7 @@ def turn_views(view: ItemView, side: ConversationView, name: str = "") -> list[d
 
 
 def _markable_turns(view: ItemView, side: ConversationView) -> set[int]:
-    """Return the turns that can be marked: the rated one, else those of the assistant, else all of participants."""
+    """Return the turns that can be marked: the rated turn, else the assistant's turns, else all of participants."""
     if view.kinds is None:
         return set()
     rated = {turn.place for turn in side.turns if turn.is_rated}
@@ -336,7 +336,7 @@ def time_left(assignments: Sequence[Assignment], left: int) -> str:
     """Return the time that the items left take; empty if the completed items cannot tell.
 
     The time of an item is the median of the latest 20 completed items, from their assignment to their end. At least
-    five are needed, and a time below five seconds is no time for reading.
+    5 items are needed. A median below 5 seconds is too short for reading and gives no estimate.
     """
     done = [each for each in assignments if each.state == "done" and each.ended][:TIMED_ITEMS]
     if left < 1 or len(done) < MIN_TIMED_ITEMS:

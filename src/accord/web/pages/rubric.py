@@ -199,7 +199,7 @@ def changed_files(files: ProjectFiles, rubric: Rubric) -> dict[str, str]:
     """Return the file of a new version of the rubric and the changed project file, by name.
 
     Raises:
-        BadInput: There is no project file yet, or it cannot be changed.
+        BadInput: The project file does not exist yet, or cannot be changed.
     """
     if not files.exists:
         raise BadInput(f"there is no {PROJECT_FILE} yet; import conversations first")

@@ -1,4 +1,4 @@
-"""Items of a study for leads: the user's words, who rated them, and what is left, with search and filters."""
+"""Items of a study for leads: the user's words, the annotators, and the open work, with search and filters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ItemFilters:
         return cls(**found)
 
     def to_query(self, page: int = 1) -> str:
-        """Return the query of the list, or of another page of it."""
+        """Return the query of the list, or of another page."""
         fields = {name: value for name in FIELDS if (value := getattr(self, name))}
         return urlencode({**fields, **({"page": page} if page > 1 else {})})
 
