@@ -88,7 +88,7 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
 
     Args:
         folder: Folder of the evaluator.
-        project: Start of relative paths in its settings. By default, the folder of the nearest `accord.yaml`
+        project: Base of relative paths in its settings. By default, the folder of the nearest `accord.yaml`
             above the evaluator's folder, or the working folder if there is none.
 
     Raises:

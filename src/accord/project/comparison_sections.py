@@ -162,7 +162,7 @@ def _about(found: Comparison, ledger: Ledger) -> str:
 
 
 def groups_section(groups: Sequence[GroupAccuracy]) -> Section | None:
-    """Return the errors of the predictions in each group, compared with all others, or `None` if groups are missing."""
+    """Return the errors of the predictions in each group, compared with all others, or `None` for no groups."""
     if not groups:
         return None
     rows: list[Row] = [
@@ -174,7 +174,7 @@ def groups_section(groups: Sequence[GroupAccuracy]) -> Section | None:
 
 
 def issues_section(rows: Sequence[CalledRow]) -> Section | None:
-    """Return the agreement of issue labels with people, or `None` if labels are missing."""
+    """Return the agreement of issue labels with people, or `None` without labels."""
     if not rows:
         return None
     cells: list[Row] = []

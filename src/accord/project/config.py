@@ -262,7 +262,7 @@ class Config(StrictSettings):
 
 
 def _without_secrets(value: Any) -> Any:
-    """Return a value whose URLs have no user, password or query."""
+    """Return a value with user, password and query removed from all its URLs."""
     if isinstance(value, dict):
         return {key: _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, list):

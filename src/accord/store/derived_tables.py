@@ -206,7 +206,7 @@ class IssueAnnotations:
 
 
 def _of_same_texts(conversation: Conversation, items: Sequence[IssueAnnotation]) -> Iterator[IssueAnnotation]:
-    """Yield the first annotation of each turn whose texts are the same in the conversation."""
+    """Yield the first annotation of each turn whose texts equal the conversation's texts."""
     digests = turn_digests(conversation) if items else []
     annotated_turns = set()
     for item in items:

@@ -54,7 +54,7 @@ _PAGE = frozenset({
     "type", "pages", "count", "total_count", "next_page", "previous_page", "after_url", "before_url", "after_cursor",
     "before_cursor", "end_of_stream", "end_time", "start_time", "has_more", "meta", "links",
 })  # fmt: skip
-"""Other keys than the list in a page of an API's answer."""
+"""Keys other than the list in a page of an API's answer."""
 _ITEMS_FILE = "items.jsonl.gz"
 
 

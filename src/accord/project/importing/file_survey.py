@@ -438,7 +438,7 @@ class _Surveyor:
 def _add_record(
     record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: TableRoles
 ) -> list[str]:
-    """Add the labels of a record to `marked`, and the cells of its other columns than the text to `beside`.
+    """Add the labels of a record to `marked`, and the cells of its other columns to `beside`.
 
     Returns:
         The judge of each answer of a model.

@@ -396,7 +396,7 @@ class Mart:
                 self.remove_log(entry, invalid)
 
     def write_log(self, path: Path) -> int:
-        """Write the rows of a log once as a part of the same name, and return the number of bad lines."""
+        """Write the rows of a log as a part of the same name, so they count once; return the number of bad lines."""
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
         invalid = own._read_log(path)

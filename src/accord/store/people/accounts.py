@@ -1,6 +1,6 @@
 """User accounts, their sessions, and the sign-in of a single user. Keys are stored as digests only.
 
-A row of `sessions` belongs to an account, or, before the first account, to the single user: `SINGLE_USER` marks a
+A row of `sessions` belongs to an account, or, until an account exists, to the single user: `SINGLE_USER` marks a
 session and `ONE_TIME_LINK` an unused sign-in link. No account can have these names.
 """
 

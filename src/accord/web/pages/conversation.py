@@ -178,7 +178,7 @@ def _trained(details: ConversationDetails, predictions: ConversationPredictions)
 
 
 def _kept_score(details: ConversationDetails, predictions: ConversationPredictions) -> Mapping[str, Any] | None:
-    """Return the latest saved score of the whole conversation, as long as a prediction is missing."""
+    """Return the latest saved score of the whole conversation, unless a prediction is ready."""
     rows = () if predictions.state == "ready" else details.scores().get(None, ())
     return next((row for row in rows if row.get("value") is not None), None)
 
