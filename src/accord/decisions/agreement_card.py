@@ -177,7 +177,7 @@ class AgreementCard(FrozenModel):
 
     @property
     def is_intact(self) -> bool:
-        """True if the digest is that of the content."""
+        """True if the digest matches the content."""
         return bool(self.digest) and self.digest == self.signed()[DIGEST]
 
     @classmethod
@@ -185,7 +185,7 @@ class AgreementCard(FrozenModel):
         """Read a card and check that nothing was changed since it was written.
 
         Raises:
-            BadInput: The file is no card of this version, or its content and its digest differ.
+            BadInput: The file is not a card of this version, or its digest does not match its content.
         """
         try:
             content = read_json_file(Path(path))

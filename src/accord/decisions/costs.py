@@ -66,7 +66,7 @@ def parse_costs(text: str, where: str) -> Costs:
         where: Name of the table in errors.
 
     Raises:
-        BadInput: A cell is no finite number, or the table is empty.
+        BadInput: A cell is not a finite number, or the table is empty.
     """
     rows: list[tuple[float, ...]] = []
     for line in filter(None, (line.strip() for line in re.split(r"[;\n]", text))):

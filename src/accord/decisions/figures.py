@@ -55,7 +55,7 @@ from accord.values import Estimate, Target
 SINGLE = 0.9
 """Smallest correlation with one count at which predictions rest on it."""
 SAME = 0.9
-"""Smallest share of ratings with a second person at which errors on these and on all ratings are not told apart."""
+"""Smallest share of ratings with a second person at which these ratings stand for all ratings."""
 LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
 Evidence = Literal["none", "unasked", "asked"]
@@ -76,8 +76,8 @@ class Figures:
         labels: Number of ratings.
         error: RMSE.
         constant: RMSE of a constant guess.
-        shared: Number of ratings of targets that another person rated too, and RMSE of the evaluator and of a constant
-            guess on these; None if no target has two annotators.
+        shared: Number of ratings of targets that another person also rated, and the RMSE of the evaluator and of a
+            constant guess on these ratings, or `None` if no target has two annotators.
         people: RMSE of other people's mean rating on the shared ratings.
         alpha: Krippendorff's ordinal α of the annotators, with its interval over groups.
         r: Correlation with people, within annotators (`is_within`), or of the single annotator's ratings.
@@ -85,24 +85,24 @@ class Figures:
         tests: Paired tests of `error` against the constant, the best feature and the raw judge.
         rivals: Errors of these systems by name.
         band: Mean width of the bands, as a share of the scale.
-        near: Share of scores at most a step of the scale from the rating, and those of other people's ratings and of a
-            constant guess, on the shared ratings or on all; each rounded to an option. With two options, share on the
-            side of the rating.
-        step: Distance between neighboring options; a tenth of a long scale, None with two options.
+        near: Share of scores at most a step of the scale from the rating; then the shares of other people's ratings and
+            of a constant guess, on the shared ratings or on all; each rounded to an option. With two options, share on
+            the side of the rating.
+        step: Distance between neighboring options: a tenth of a long scale, `None` for two options.
         units: Number of rated conversations or replies.
         unit: `conversation` or `reply`.
-        decided: Share of ratings that can be called good or bad with an agreement of `AGREE`; None if unknown.
-        biased: Assistant versions whose mean error differs from that of the others; None with fewer than two.
+        decided: Share of ratings that can be called good or bad with an agreement of `AGREE`, or `None` if unknown.
+        biased: Assistant versions whose mean error differs from the other versions' error, or `None` for one version.
         labels_needed: Further ratings needed for a significant difference from the constant, if they can be estimated.
-        rests_on: Count on which the predictions rest, with its correlation; None if they use more than one count.
-        doubled: Change of a score if every reply is written twice, in units of the scale; None if it was not measured.
+        rests_on: Count on which the predictions rest, with its correlation, or `None` if they use more than one count.
+        doubled: Change of a score if every reply is written twice, in units of the scale, or `None` if unmeasured.
         judge: State of the judge's answers.
         repeats: The figures of each repetition of the cross-validation; empty for a single one.
         annotators: Number of people who gave the ratings.
         evaluator: Name of the evaluator.
         intervals: Estimates with their intervals by name of the figure (`accord.results.DEFINITIONS`).
-        found: Low-rated texts among the lowest scores; None with too few texts.
-        versions: Difference of two assistant versions by scores and by people; None with fewer than two.
+        found: Low-rated texts among the lowest scores, or `None` if there are too few texts.
+        versions: Difference of two assistant versions by scores and by people, or `None` if there are fewer than two.
     """
 
     low: float
@@ -298,7 +298,7 @@ class Measured:
         return float(np.ptp(self.rated.options)) or 1.0
 
     def figures(self, r: Estimate) -> Figures:
-        """Return the numbers as figures; the lower bound of r is as far below its value as that of `r`."""
+        """Return the numbers as figures; the lower bound of r is as far below its value as in the estimate `r`."""
         rated, rmse, rows = self.rated, self.contest.rmse, self._rows
         value = self._r(rows)
         low = None if value is None or r.value is None or r.low is None else value - (r.value - r.low)
@@ -354,11 +354,11 @@ class Measured:
         return np.flatnonzero(shared) if shared.any() else self._rows
 
     def _near(self) -> tuple[float | None, float | None, float | None]:
-        """Return the share of scores within a step of the rating, and those of other people and of a constant guess.
+        """Return the shares within a step of the rating: of the scores, of other people and of a constant guess.
 
-        All are rounded to the nearest option. Other people's mean is a fraction where several of them rated, and whole
-        where one did, as scores and the constant never are. A whole answer on a scale from 1 to 4 has up to three
-        answers within one point of it and a fraction at most two, so unrounded shares would compare unlike values.
+        All values are rounded to the nearest option. The mean of several people may be a fraction, the answer of one
+        person is whole, and scores and the constant are never whole. On a scale from 1 to 4, a whole answer has up to
+        three answers within one point and a fraction at most two, so unrounded shares would compare unlike values.
         """
         values = [mean_over(self._near_statistic, pairs) if pairs else None for pairs in self._rounded()]
         return values[0], values[1], values[2]
@@ -416,7 +416,7 @@ class Measured:
         return group_biases(error, self.rated.group, [name or None for name in self.speakers])
 
     def _biased(self) -> list[str] | None:
-        """Return the assistant versions whose mean error differs significantly from that of the others."""
+        """Return the assistant versions whose mean error differs significantly from the other versions' error."""
         biases = self.biases()
         return [name for name, (_, p) in biases.items() if p < SIGNIFICANT] if biases else None
 
@@ -426,7 +426,7 @@ def _error(repeats: Repeats, rated: Ratings, rows: NDArray[np.bool_]) -> float |
 
 
 def _needed(systems: Mapping[str, Repeats], first: str, rated: Ratings, decision: Decision | None) -> int | None:
-    """Return the number of further ratings that would show the gain over the constant; None if unknown."""
+    """Return the number of further ratings that would show the gain over the constant, or `None` if unknown."""
     if decision is not None and decision.evaluator == first:
         return decision.labels_needed
     gain = gain_over(systems[CONSTANT], systems[first], rated, len(rated)) if CONSTANT in systems else None
@@ -454,7 +454,7 @@ def _people_alpha(rated: Ratings) -> Estimate:
 def rests_on(
     repeats: Repeats, rated: Ratings, evidence: EvidenceTable, least: float = SINGLE
 ) -> tuple[str, float] | None:
-    """Return the count on which predictions rest, with its correlation; None if there is none.
+    """Return the count on which predictions rest, with its correlation, or `None` if there is none.
 
     A count is a metric that no model makes, such as the number of words in a reply. Predictions rest on it if Pearson's
     r or Spearman's ρ over the rated targets is at least `least` in absolute value.

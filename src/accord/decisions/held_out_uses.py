@@ -104,7 +104,7 @@ class HeldOutTexts:
         )  # fmt: skip
 
     def bad_found(self) -> BadFound | None:
-        """Return how many low-rated texts are among the lowest scores; None with too few texts."""
+        """Return how many low-rated texts are among the lowest scores, or `None` if there are too few texts."""
         n = len(self.rating)
         if n < FEWEST_TEXTS or np.ptp(self.rating) == 0:
             return None
@@ -129,7 +129,7 @@ class HeldOutTexts:
         return BadFound(found, read, int(is_bad.sum()), n, cut, curve)
 
     def version_gap(self) -> VersionGap | None:
-        """Return the difference of the two versions with the most texts; None with fewer than two."""
+        """Return the difference of the two versions with the most texts, or `None` if there are fewer than two."""
         names, counts = np.unique(self.version[self.version != ""].astype(str), return_counts=True)
         if len(names) < 2:
             return None

@@ -61,7 +61,7 @@ class Decision:
 
     Attributes:
         evaluator: The evaluator to fit.
-        default: The project's default evaluator; None if it was not compared.
+        default: The project's default evaluator, or `None` if it was not compared.
         is_supported: True if the evaluator predicts a new annotator better than the constant does, beyond chance.
         rmse: RMSE for a new annotator by system, on the ratings that the system scored, in units of the scale.
         tests: Paired tests of the RMSE for a new annotator: the evaluator against the constant, the best feature, the

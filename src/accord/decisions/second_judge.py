@@ -1,4 +1,4 @@
-"""Use of several judges: how many independent votes they have, and whether a second one adds to the best of them.
+"""Use of several judges: the number of independent votes, and whether a second judge improves on the best one.
 
 The error of a judge is the part of its answer that people's mean rating of the text does not explain (least squares).
 With the mean correlation ρ of the errors of k judges, the mean answer has the error variance of
@@ -35,11 +35,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """Votes of several judges, and tests of what they add to the best one.
+    """Votes of several judges, and tests of their combinations against the best one.
 
     Attributes:
         answers: Number of answers of each judge about a conversation or turn.
-        correlation: Mean correlation of their errors; None if it is unknown.
+        correlation: Mean correlation of their errors, or `None` if it is unknown.
         best: The judge that was chosen in most folds.
         default: The evaluator that was compared.
         rmse: RMSE for a new annotator, by system.
@@ -67,12 +67,12 @@ class JudgePanel:
 
     @property
     def votes(self) -> float | None:
-        """Number of independent votes, 1 to the number of judges; None if it is unknown."""
+        """Number of independent votes, 1 to the number of judges, or `None` if it is unknown."""
         return None if self.correlation is None else effective_votes(self.judges, self.correlation)
 
     @property
     def adds(self) -> str | None:
-        """The combination with the smallest error that is significantly below the best judge's; None without one."""
+        """The combination with the smallest error significantly below the best judge's error, or `None`."""
         better = [name for name, test in self.tests.items() if test.difference < 0 and test.p < SIGNIFICANT]
         return min(better, key=self.rmse.__getitem__, default=None)
 
@@ -134,7 +134,7 @@ def effective_votes(judges: int, correlation: float) -> float:
 
 
 def error_correlation(answers: Floats, people: Floats) -> float | None:
-    """Return the mean correlation of the errors of k judges about n texts; None if no pair can be compared.
+    """Return the mean correlation of the errors of k judges about n texts, or `None` if no pair can be compared.
 
     Args:
         answers: (n, k) answers, NaN where one is missing; higher ones predict higher ratings.
@@ -161,7 +161,7 @@ def judge_panel_of(
     evidence: EvidenceTable,
     question: Question,
 ) -> JudgePanel | None:
-    """Return the votes of the judges and the tests of their combinations; None for fewer than two judges.
+    """Return the votes of the judges and the tests of their combinations, or `None` for fewer than two judges.
 
     Args:
         systems: Predictions of the evaluators and the baselines in each repetition, by name.

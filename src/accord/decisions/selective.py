@@ -32,7 +32,7 @@ class SureEnough(NamedTuple):
 
     Attributes:
         lowest: Lowest answer that counts as good.
-        passed: The widest share of calls that keeps the promise; None if none does.
+        passed: The widest share of calls that keeps the promise, or `None` if every share fails.
         last: The last share that was tested.
         curve: Agreement of the most confident calls by their share.
     """
@@ -60,7 +60,7 @@ def sure_enough(
         for_anyone: True if scores predict a new annotator, False for a known one.
 
     Returns:
-        None if there are no held-out predictions.
+        `None` if held-out predictions are missing.
 
     Raises:
         BadInput: `good` is not inside the scale.
@@ -83,7 +83,7 @@ class Selection:
     Attributes:
         agree: Share of the calls that must agree with people.
         good: Lowest answer that counts as good.
-        tested: The threshold and its agreement with held-out ratings; None if no share keeps the promise.
+        tested: The threshold and its agreement with held-out ratings, or `None` if no share keeps the promise.
         curve: Agreement of the most confident calls by their share.
         leaves_open: True if uncertain samples get no score, so that people rate them.
     """
@@ -124,7 +124,7 @@ class Selection:
 
     @classmethod
     def noted(cls, evaluator: Evaluator) -> Selection | None:
-        """Return the calls that an evaluator's scores carry without `--agree`; None if its sources promise none.
+        """Return the calls that an evaluator's scores carry without `--agree`, or `None` if no source promises any.
 
         Uncertain conversations keep their score, and their call is `uncertain`.
         """
@@ -139,7 +139,7 @@ class Selection:
         """Return the agreement of an evaluator's calls, whether or not it keeps a promise; arguments as of `of`.
 
         Returns:
-            None without held-out predictions.
+            The agreement of the calls, or `None` if the evaluator has no held-out predictions.
 
         Raises:
             BadInput: `good` is not inside the scale.
@@ -150,7 +150,7 @@ class Selection:
     def agreement(self, options: Sequence[float], probabilities: Sequence[float]) -> float:
         """Return how often calls as sure as this one agree with people, at least: a lower confidence bound, 0 to 1.
 
-        The bound is that of the held-out ratings whose call was at least as sure as the least sure one of the share of
+        The bound uses the held-out ratings whose call was at least as sure as the least sure one of the share of
         the curve that this call belongs to. It is 0 if no held-out call was as unsure.
 
         Args:

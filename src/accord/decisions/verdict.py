@@ -1,13 +1,13 @@
 """The verdict on an evaluator: one of four states, derived from its figures on held-out ratings by stated rules.
 
-A state holds if its own rules and those of the states below it are met. The rules, their limits and the measured
+A state holds if its own rules and the rules of lower states are met. The rules, their limits and the measured
 values are the rows of `Verdict.checks`, so that the sentence cannot disagree with the figures.
 
 - not yet: the rule of triage is not met.
-- triage: error below that of the constant (p < `SURE`).
+- triage: the error is below the constant's error (p < `SURE`).
 - systems: lower bound of r at least `R_SYSTEMS`; neither the best feature nor raw judge is better; no biased version;
   people agree beyond chance; the predictions do not rest on a single count.
-- single: error at most `NEAR_PEOPLE` times that of other people; lower bound of r at least `R_SINGLE`; bands at most
+- single: error at most `NEAR_PEOPLE` times other people's error; lower bound of r at least `R_SINGLE`; bands at most
   `WIDEST_BAND` of the scale; some conversations can be called good or bad.
 
 A state is borderline if fewer than `CLEAR` of the repetitions of the cross-validation give the same state.
@@ -63,7 +63,7 @@ class Verdict:
     Attributes:
         state: One of `STATES`.
         title: The permitted use of the scores in words.
-        sentence: The error compared with that of people and the constant, and the reason why no higher state holds.
+        sentence: The error compared with people's error and the constant's, and the reason why no higher state holds.
         checks: All rules.
         actions: At most three actions, each with its command.
         figures: The figures behind the rules.
@@ -83,7 +83,7 @@ class Verdict:
 
     @property
     def uses(self) -> list[Use]:
-        """The three uses of the scores, each with what was measured for it and its rule."""
+        """The three uses of the scores, each with its measured value and its rule."""
         return uses_of(self.figures, STATES.index(self.state), self.checks)
 
     def document(self) -> Document:
@@ -123,12 +123,12 @@ def verdict_of(figures: Figures) -> Verdict:
 
 
 def state_of(figures: Figures) -> State:
-    """Return the highest state whose rules, and those of the states below it, are met."""
+    """Return the highest state whose own rules and the rules of lower states are met."""
     return STATES[_place(_rules(figures))]
 
 
 def _place(checks: Sequence[Rule]) -> int:
-    """Return the index of the highest state whose rules, and those of the states below it, are met."""
+    """Return the index of the highest state whose own rules and the rules of lower states are met."""
     failed = {rule.state for rule in checks if rule.is_met is False}
     return next((place - 1 for place, state in enumerate(STATES) if state in failed), len(STATES) - 1)
 
@@ -261,7 +261,7 @@ def _single_rules(known: Figures) -> list[Rule]:
 
 
 def _evidence(known: Figures) -> tuple[str, str] | None:
-    """Return the action that adds evidence; None if every question was asked."""
+    """Return the action that adds evidence, or `None` if every question was asked."""
     if known.judge == "asked":
         return None
     if known.judge == "unasked":

@@ -11,7 +11,7 @@ from accord.results import Table, counted
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
-"""Largest error of single scores as a multiple of that of other people."""
+"""Largest error of single scores as a multiple of other people's error."""
 APART = 0.1
 """Difference of the shares of sure calls between repetitions from which the verdict names it."""
 UNKNOWN = "unknown"
@@ -34,7 +34,7 @@ USES = ("Find bad conversations", "Compare versions", "Judge one conversation")
 
 
 class Rule(NamedTuple):
-    """A rule with its measured value; `is_met` is None if the data cannot test it, which does not lower the state."""
+    """A rule with its measured value; a rule that the data cannot test has `is_met=None` and cannot lower the state."""
 
     state: State
     name: str
@@ -51,7 +51,7 @@ def points(value: float | None) -> str:
 
 
 class Use(NamedTuple):
-    """Use of the scores: whether it is allowed, what was measured for exactly this use, and the rule behind it."""
+    """Use of the scores: whether it is allowed, the values measured for exactly this use, and the rule behind it."""
 
     use: str
     is_allowed: bool

@@ -1,6 +1,6 @@
 """Argilla 2: records with suggestions, for `rg.Dataset.records.from_json` in a data set with a chat field `chat`.
 
-A whole number from 0 to 10 is the answer of a rating question, any other option that of a label question.
+A whole number from 0 to 10 answers a rating question; any other option answers a label question.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LARGEST_RATING = 10
 
 
 def record(conversation: Conversation, question: Question, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return a record with one suggestion, which is that of a new annotator if there is one."""
+    """Return a record with one suggestion, for a new annotator if such a prediction exists."""
     prediction = next((each for each in predictions if each.annotator == POPULATION), predictions[0])
     return {
         "id": conversation.id, "fields": {"chat": messages_of(conversation)}, "metadata": {}, "responses": {},

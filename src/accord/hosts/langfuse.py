@@ -1,7 +1,7 @@
 """Langfuse: `POST /api/public/scores`, about a trace or a session.
 
-A score with an id that exists is updated if its timestamp is the same too. The timestamp is therefore that of the
-conversation, or that of the first attempt. A server before version 5 takes one score per request, and answers with its
+A score with an id that exists is updated if its timestamp is the same too. The timestamp is therefore the time of the
+conversation or of the first attempt. A server before version 5 takes one score per request, and answers with its
 id. A list is answered with `{"message": "Accepted"}` and status 202, or with counts and status 207.
 """
 
@@ -48,7 +48,7 @@ def _row(score: HostScore) -> dict[str, Any]:
 
 
 def is_accepted(status: int, reply: Any, scores: Sequence[HostScore]) -> bool | None:
-    """Return True for the id of the only score or the confirmation of a list; False if a part of it was rejected."""
+    """Return True for the id of the only score or the confirmation of a list; False if the list was partly rejected."""
     if not isinstance(reply, dict):
         return None
     if status == 207 and isinstance(reply.get("accepted"), int):

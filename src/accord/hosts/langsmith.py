@@ -48,7 +48,7 @@ def is_accepted(status: int, reply: Any, scores: Sequence[HostScore]) -> bool | 
 
 
 def problem(score: HostScore) -> str | None:
-    """Return a reason for ids that are no run, and for values out of range."""
+    """Return a reason for ids that are not runs, and for values out of range."""
     if abs(score.value) > _LARGEST:
         return f"a value beyond {_LARGEST}"
     try:

@@ -99,7 +99,7 @@ class AccordOptimizer(_AlignmentOptimizer):  # type: ignore[misc]
 
         Args:
             judge: A judge of traces, or of sessions (`is_session_level_scorer`).
-            traces: Traces with assessments of source HUMAN whose name is that of the judge.
+            traces: Traces with assessments of source HUMAN with the name of the judge.
 
         Raises:
             BadInput: There are too few assessments, or their values form no scale.

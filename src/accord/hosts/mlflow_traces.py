@@ -26,7 +26,7 @@ def session_of(trace: Any) -> str | None:
 
 
 def groups_of_traces(traces: Sequence[Any], sessions: bool) -> list[list[Any]]:
-    """Return the traces one by one, or those of a session together, in order of time."""
+    """Return the traces one by one, or grouped by session, in order of time."""
     groups: dict[str, list[Any]] = {}
     for trace in sorted(traces, key=lambda each: each.info.request_time):
         groups.setdefault((session_of(trace) if sessions else None) or trace.info.trace_id, []).append(trace)

@@ -1,7 +1,7 @@
 """Scores as OpenTelemetry log records `gen_ai.evaluation.result`, sent to a collector by OTLP over HTTP.
 
 The records hold the score, its reason, and identifiers; never a text of a conversation. They are sent in the background
-and dropped if no collector takes them, so that scoring neither fails nor waits. The attributes are those of the GenAI
+and dropped if no collector takes them, so that scoring neither fails nor waits. The attributes follow the GenAI
 conventions (github.com/open-telemetry/semantic-conventions-genai, status: development); others begin with `accord.`.
 """
 
@@ -35,7 +35,7 @@ _CREDENTIAL_PROVIDERS = (
 )  # fmt: skip
 """Variables of OpenTelemetry that name a session of an installed package."""
 CLOSE_SECONDS, FLUSH_SECONDS = 5.0, 30.0
-"""Time for records that are not sent yet when scoring ends, and for those of one flush of batch scoring."""
+"""Time for records that are not sent yet when scoring ends, and for the records of one flush of batch scoring."""
 FLUSH_ROWS = 512
 """Records of batch scoring between two flushes: a quarter of the queue, which drops records beyond its size."""
 UNSCORED = "unscored"
@@ -208,7 +208,7 @@ def open_events(url: str | None, log: Log) -> Iterator[EvaluationEvents | None]:
     """Open the events of a project if its settings or OpenTelemetry's variables name a collector; else yield None.
 
     Args:
-        url: The setting `monitoring.otel`; None without one.
+        url: The setting `monitoring.otel`, or `None` if it is not set.
         log: Called with a sentence if the variables name a collector that cannot be used.
 
     Raises:
@@ -288,7 +288,7 @@ def emit_rows(
 
 
 def parent(traceparent: str | None) -> Context | None:
-    """Return the context of a span by its W3C header; None without one, or if it is invalid."""
+    """Return the context of a span by its W3C header, or `None` if the header is missing or invalid."""
     if traceparent is None:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

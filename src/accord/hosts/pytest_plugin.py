@@ -102,7 +102,7 @@ def accord_evaluator() -> Callable[[str | Path], Evaluator]:
 
 @pytest.fixture(scope="session")
 def accord_project(request: pytest.FixtureRequest) -> Iterator[Project]:
-    """Open the project of the tests: that of `accord.yaml` in the folder of pytest's settings or above it."""
+    """Open the project of the tests from `accord.yaml` in the folder of pytest's settings or in a parent folder."""
     from accord.project import Project, load_project
     from accord.values import find_project_file
 

@@ -35,7 +35,7 @@ class AccordJudge(_Judge):  # type: ignore[misc]
         """Return the score of a trace.
 
         Raises:
-            Unmeasured: There is no score; verifiers records the error and no reward.
+            Unmeasured: The score is missing; verifiers records the error and no reward.
         """
         messages = [{"role": each.role, "content": each.content or ""} for each in trace.messages]
         model = getattr(getattr(trace.agent, "config", None), "model", None)

@@ -9,7 +9,7 @@ weekends. The comparisons are:
   population stability index;
 - the share of replies without a score; on the first weekend it is compared with all days.
 
-Features are also compared with those of the training data, if they are known. All tests of one check are corrected
+Features are also compared with the training data, if it is known. All tests of one check are corrected
 together (Holm). The current day is checked whenever its number of conversations has doubled; the k-th check spends
 6/(π²k²) of the level, so that repeated checks raise no more false alarms. Scores of different evaluators are never
 compared. Features are, if both evaluators measure them in the same way.
@@ -236,7 +236,7 @@ def _compare_values(kind: str, feature: str, before: Floats, after: Floats) -> _
 
 
 def _compare_unscored(before: DaySketch, after: DaySketch) -> _Comparison:
-    """Test for a rise of the share of replies without a score; the errors are those of ratios over conversations."""
+    """Test for a rise of the share of replies without a score, with standard errors of ratios over conversations."""
     (old, old_error), (new, new_error) = before.unscored_share(), after.unscored_share()
     error = sqrt(old_error**2 + new_error**2)
     p = float(normal_tail((new - old) / error)) if error > 0 else float(new <= old)

@@ -175,7 +175,7 @@ class DaySketch:
     def mean(self) -> DailyMean:
         """Return the mean score m = Σ scores / replies.
 
-        Its variance is that of a ratio over C conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)².
+        It has the variance of a ratio over C conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)².
         """
         if not self.scored:
             return DailyMean()
@@ -193,7 +193,7 @@ class DaySketch:
     def unscored_share(self) -> tuple[float, float]:
         """Return the share of replies without a score, and its standard error.
 
-        The error is at least that of half a reply in one of the sampled conversations.
+        The error is at least the error of half a reply in one of the sampled conversations.
         """
         share = sum(self.unscored.values()) / max(self.replies, 1)
         unscored = np.array([conversation.unscored for conversation in self.sample.values()], dtype=float)
@@ -205,8 +205,8 @@ class DaySketch:
     def _ratio_error(self, ratio: float, part: Floats, whole: Floats) -> float:
         """Return the standard error of Σ part / Σ whole for all conversations of the day.
 
-        It is the standard error clustered by conversation. The ratio is that of all conversations, of which a full
-        sketch keeps a share s of a finite number, so the error is √s of that of a sample from infinitely many.
+        It is the standard error clustered by conversation. The ratio covers all conversations, and a full sketch keeps
+        a share s of their finite number, so the error is √s times the error of a sample from infinitely many.
 
         Args:
             ratio: Σ part / Σ whole.

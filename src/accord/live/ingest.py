@@ -168,7 +168,7 @@ class Ingestor:
         self._lock = Lock()
 
     def take(self, batch: Sequence[Message]) -> list[LiveRow]:
-        """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is no reply."""
+        """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is not a reply."""
         batch = self.redacted(batch)
         results = self.scorer.take(batch)
         rows = list(map(_row, batch, results))
@@ -197,7 +197,7 @@ class Ingestor:
         return None if self._store is None else MonitoringTables(self._store).position(key)
 
     def _monitored(self, message: Message, result: IngestResult) -> MonitoredReply | None:
-        """Return a new reply as the monitor counts it; None for a message that it does not count."""
+        """Return a new reply as the monitor counts it, or `None` for a message that it does not count."""
         if result.score is None or result.evidence is None:
             return None
         evaluator = self._later.get(result.score.signature, self._first)
@@ -526,7 +526,7 @@ def _input(scorer: LiveScorer, score: Score | Unscored) -> str | None:
 
 
 def _training_evidence(scorer: LiveScorer) -> EvidenceTable | None:
-    """Return the evidence of the training replies; None for conversations, whose means differ from single replies."""
+    """Return the evidence of the training replies, or `None` for conversations, whose means differ from replies."""
     head = scorer.evaluator.head
     columns = EvidenceTable.from_rows(head.columns or (), {})
     seen = head.seen(columns) if scorer.evaluator.level == "turn" else None

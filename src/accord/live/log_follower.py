@@ -1,6 +1,6 @@
 """Scoring of a growing log file, or of standard input: every line once.
 
-The follower handles a log that is renamed and created anew (logrotate's `create`) or copied and truncated
+The follower handles a log that is renamed and created again (logrotate's `create`) or copied and truncated
 (`copytruncate`) while it runs, and continues in the same file after a restart. Log shippers such as the OpenTelemetry
 Collector, Fluent Bit or Vector handle everything else, and post to `accord serve`.
 
@@ -290,7 +290,7 @@ class LogFollower:
         return total
 
     def _last_position(self) -> Position | None:
-        """Return the saved position, or that of the monitoring data if the process was killed between the two."""
+        """Return the saved position, or the one in the monitoring data if the process was killed between the two."""
         position, settled = Position.load(self.position_path), self.ingestor.position(self._key)
         if position is None or settled is None:
             return position

@@ -1,7 +1,7 @@
 """Memory of live scoring: one limit in bytes for all parts, which forget the least recently used entries.
 
-Python cannot measure what an object keeps alive, so the bytes are estimates: those of each text, and for structures of
-its words the measured maximum (short distinct words of a script beyond Latin-1).
+Python cannot measure the memory that an object keeps alive, so bytes are estimates: the size of each text, and for
+structures of its words the measured maximum (short distinct words of a script beyond Latin-1).
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class HistoryDeduplicator:
         """Return the parts of a row by conversation, and the reasons of parts that cannot be read.
 
         Raises:
-            BadInput: The row is no JSON object.
+            BadInput: The row is not a JSON object.
         """
         if not isinstance(row, Mapping):
             raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
@@ -376,7 +376,7 @@ def as_messages(record: Record) -> list[Message]:
     """Return all turns of a conversation as messages, without roles that no message has.
 
     Raises:
-        BadInput: A turn is no valid message.
+        BadInput: A turn is not a valid message.
     """
     turns = map(_as_message_turn, record.conversation.turns)
     return [_message_of(record.conversation, turn) for turn in turns if turn.role in ROLES]
@@ -392,7 +392,7 @@ def _reason(error: Exception) -> str:
 
 
 def _as_message_turn(turn: Turn) -> Turn:
-    """Return the turn; a message of the assistant with only tool calls is no reply."""
+    """Return the turn; a message of the assistant with only tool calls is not a reply."""
     calls = turn.role == "assistant" and bool(turn.extra) and not turn.content.strip()
     return replace(turn, role="tool") if calls else turn
 

@@ -297,7 +297,7 @@ class DayRow(TypedDict):
 class MonitoringReport(TypedDict):
     """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance.
 
-    `drift` is the attribution of a change to the assistant or the judge, if it was asked for.
+    `drift`, if requested, attributes a change to the assistant or the judge.
     """
 
     days: list[DayRow]

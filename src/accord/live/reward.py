@@ -47,7 +47,7 @@ class Reward:
         """Check the evaluator.
 
         Raises:
-            BadInput: A source of the evaluator is not live, and there are no models.
+            BadInput: A source of the evaluator is not live, and `models` is None.
             NotFitted: The evaluator is not fitted.
         """
         check_live(evaluator, asks=models is not None)

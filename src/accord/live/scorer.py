@@ -1,6 +1,6 @@
 """Live scoring in this process: each reply is scored when it arrives, at a cost that depends on its own length alone.
 
-A live conversation is a `Conversation` with growing turns, and a reply is a `Sample` of it. The evaluator's sources
+A live conversation is a `Conversation` with growing turns, and each reply is a `Sample`. The evaluator's sources
 measure that sample as in a batch; `Source.session` keeps the cost constant.
 """
 
@@ -60,7 +60,7 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
 
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:
-    """Return the rows of a table with None for missing values."""
+    """Return the rows of a table, with `None` for missing values."""
     rows = zip(table.values.tolist(), table.present.tolist(), strict=True)
     return [
         [value if is_present else None for value, is_present in zip(values, present, strict=True)]
@@ -73,10 +73,10 @@ class IngestResult:
     """Result of taking a message in.
 
     Attributes:
-        score: Score of a reply; None for other messages.
-        evidence: Evidence of a measured reply by column, with None for missing values.
+        score: Score of a reply, or `None` for other messages.
+        evidence: Evidence of a measured reply by column; missing values are `None`.
         again: True if the message came before; it changed nothing.
-        warning: Reason why a message that is no reply was truncated or not taken in.
+        warning: Reason why a message that is not a reply was truncated or not taken in.
     """
 
     score: Score | Unscored | None = None
@@ -241,7 +241,7 @@ class LiveScorer:
         id: str | None = None,
         turn: int | None = None,
     ) -> Score | Unscored | None:
-        """Take a message in, and return the score of a reply or None for other messages; see `Message`.
+        """Take a message in, and return the score of a reply, or `None` for other messages; see `Message`.
 
         Args:
             conversation: Id of the conversation; an unknown or forgotten id starts a new one.

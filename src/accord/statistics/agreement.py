@@ -34,7 +34,7 @@ class Paired:
         answer: (n,) index of the chosen option.
         probabilities: (n, K) predicted distribution.
         value: (n,) predicted number, in units of the scale.
-        band: (n, 2) ends of the interval around it; NaN or None without one.
+        band: (n, 2) ends of the interval around it; NaN or `None` if unknown.
     """
 
     options: Floats
@@ -128,7 +128,7 @@ Statistic = MeanStatistic | WeightedStatistic
 
 
 def number(value: Any) -> float | None:
-    """Return a float, or None if it is not finite."""
+    """Return a float, or `None` if it is not finite."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -300,7 +300,7 @@ def summary(paired: Paired, names: Sequence[str] = tuple(STATISTICS)) -> dict[st
 
 
 def pearson(truth: Floats, value: Floats) -> float | None:
-    """Return Pearson's r of two (n,) arrays, -1 to 1; None if one of them is constant."""
+    """Return Pearson's r of two (n,) arrays, -1 to 1, or `None` if one array is constant."""
     nobody = np.zeros((len(truth), 0))
     if not len(truth):
         return None

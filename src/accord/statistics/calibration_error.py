@@ -35,7 +35,7 @@ _TINY = 1e-9
 def smece_estimates(paired: Paired, clusters: Clusters, seed: int = 0) -> list[Estimate]:
     """Return the smECE of each option's probability, or of each range of a long scale, with its 95% interval.
 
-    The interval is that of the true error. It may lie below the value, which noise raises, and begins at 0 if the
+    The interval is for the true error. It may lie below the value, which noise raises, and begins at 0 if the
     residuals are compatible with a calibrated model. It is undefined for fewer than two conversations.
 
     Args:
@@ -70,7 +70,7 @@ def _estimate(paired: Paired, options: Sequence[int], clusters: Clusters, seed: 
     is_above = np.array([(np.abs(scale * smooth + noise).sum(axis=1) > value).sum() for scale in scales])
     tail = (1 - CONFIDENCE) / 2 * (SMECE_DRAWS + 1) - 1
     kept = (is_above > tail) & (SMECE_DRAWS - is_above > tail)
-    kept[0] = is_above[0] > tail  # an error below that of noise alone fits no scale better than 0
+    kept[0] = is_above[0] > tail  # an error below the error of noise alone fits no scale better than 0
     first, last = np.flatnonzero(kept)[[0, -1]] if kept.any() else (0, 0)
     ends = scales[[max(first - 1, 0), min(last + 1, _SCALES)]]  # the ends are between two scales
     low, high = np.mean([each.errors_without_noise(ends) for each in residuals], axis=0)
@@ -85,7 +85,7 @@ class _Residuals:
         probability: (n,) p.
         smooth: (n,) m, the kernel regression of the residuals on p.
         rest: (n,) u, the noise.
-        error: smECE; its width is that of the kernel.
+        error: smECE, which is also the width of the kernel.
     """
 
     probability: Floats
@@ -136,7 +136,7 @@ class Diagram:
     """Observed frequency of an option by its predicted probability (LLM-RUBRIC, appendix K).
 
     The curve is a kernel regression of outcomes on predictions, with the bandwidth at which the smooth calibration
-    error is measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
+    error is measured (Błasiok & Nakkiran, 2023). Its density is the density of the predictions.
 
     Attributes:
         option: Name of the option, or of a range of a long scale.

@@ -28,7 +28,7 @@ def cohen_kappa(first: Floats, second: Floats) -> float | None:
         second: (n,) answers of the other annotator to the same items.
 
     Returns:
-        At most 1; None without items, or if both gave a single answer to all of them.
+        At most 1, or `None` without items or if both annotators gave one answer to every item.
     """
     if len(np.unique([first, second])) < 2:
         return None
@@ -44,7 +44,7 @@ def fleiss_kappa(counts: Counts) -> float | None:
         counts: (N, K) number of annotators who gave item i the answer k, with n annotators per item.
 
     Returns:
-        At most 1; None if it is undefined (`no_fleiss` gives the reason).
+        At most 1, or `None` if it is undefined (`no_fleiss` gives the reason).
     """
     if no_fleiss(counts) is not None:
         return None

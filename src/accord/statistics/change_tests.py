@@ -22,8 +22,8 @@ the power 1/φ_d, with
 
     φ_d = max(1, median of z_s² over s < d / 0.455),    z_s = Σ_{day s} (u - 1/2) / √(n_s/12),
 
-the spread of earlier days over that of independent ranks (0.455 is the median of χ² with one degree of freedom). As
-φ_d ≥ 1 is known before the day, E stays an e-process by Jensen's inequality. If values of a day do move together, the
+the spread of earlier days over the spread of independent ranks (0.455 is the median of χ² with one degree of freedom).
+As φ_d ≥ 1 is known before the day, E stays an e-process by Jensen's inequality. If values of a day move together, the
 logarithm of the factor has the mean -λ²·n/24 and the variance φ·λ²·n/12; the power makes the mean minus half of
 the variance, so that the factor is 1 on average, to the second order in λ.
 """
@@ -45,7 +45,7 @@ HAZARD = 1 / 90
 CHI2_MEDIAN = 0.4549
 """Median of the χ² distribution with one degree of freedom."""
 FIRST_SPREADS = (16.0, 16.0, 16.0)
-"""Spreads φ that are assumed in addition to those of earlier days, so that the first days count little."""
+"""Spreads φ assumed in addition to the spreads of earlier days, so that the first days count little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ChangeTest:
 
     Attributes:
         log_e: Logarithm of the largest value of the e-process so far.
-        alarm: Index of the first day on which the e-process reached 1/α; None if it never did.
+        alarm: Index of the first day on which the e-process reached 1/α, or `None` if it never did.
         start: Index of the likeliest first day of a change, on the day of the alarm, or without one on the last day.
         days: Number of days.
     """

@@ -6,8 +6,8 @@ The labels y correct the errors of the scores f, and the interval is valid for a
 et al., 2023). λ minimizes its width (Angelopoulos et al., PPI++, 2023); useless scores get λ = 0, the plain mean of the
 labels. No label chooses its own λ (each half of the groups uses the λ of the other half, over all systems).
 
-Systems with common inputs are compared by input (`intervals`; docs/decisions/0034). The unit is what is rated, a whole
-conversation or a turn; variances are those between groups, and turns of a conversation are one group.
+Systems with common inputs are compared by input (`intervals`; docs/decisions/0034). The unit is a rated
+conversation or turn. Variances are between groups, and the turns of a conversation form one group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SystemMean:
         system: Name of the system.
         labelled: Number of labeled conversations or turns.
         scored: Number of scored ones, including labeled ones.
-        mean, low, high: From labels and scores; None for the ends if all labels are equal.
+        mean, low, high: From labels and scores; the ends are `None` if all labels are equal.
         label_mean, label_low, label_high: From labels only.
         trust: λ, the weight of the scores, 0 to 1.
         reason: Reason of a missing interval.
@@ -91,7 +91,7 @@ class MeanDifference:
 
     Attributes:
         first, second: Names of the systems.
-        difference, low, high: The difference and its 95% interval; None for the ends if a system has no interval.
+        difference, low, high: The difference and its 95% interval; the ends are `None` if a system has no interval.
         p_holm: p-value, with Holm's correction over all pairs.
         shared: Number of groups (topics, inputs) with labels of both systems.
     """
@@ -118,7 +118,7 @@ class LabeledSystem:
         said: (n,) mean label of each labeled unit.
         predicted: (n,) their out-of-fold scores.
         unlabelled: (N,) scores of the unlabeled units.
-        group: (n,) group of each labeled unit, common to all systems; None for one group per unit.
+        group: (n,) group of each labeled unit, common to all systems, or `None` for one group per unit.
         unlabelled_group: (N,) group of each unlabeled unit.
         unit: `conversations` or `turns`, for messages.
     """
@@ -148,8 +148,8 @@ def random_label_p(given: LabeledSystem, seed: int = 0) -> float:
     """Return p of the hypothesis that the labeled units of a system are a random part of its units.
 
     The counts of labeled units by score are compared with the counts in random choices of as many units (permutation
-    test of χ²). Units of one group may be labeled together, so the labeled ones count as one unit with their mean
-    score, and the others as another one. Groups with both kinds also suggest that units were chosen one by one: a mean
+    test of χ²). Units of one group may be labeled together, so the labeled ones are a single unit with their mean
+    score, and the others are another one. Groups with both kinds also suggest that units were chosen one by one: a mean
     of two then differs from a single score by chance. The larger p of both readings counts.
     """
     scores: dict[tuple[str, bool], list[float]] = {}

@@ -8,17 +8,17 @@ LLM-as-a-judge evaluation", 2026):
     θ = mean(m(f), all rows) + mean(y - m(f), labeled rows)
 
 Here m is a line, which for two-valued scores is the mean label of each value, so the estimator is the efficient one. It
-is that of PPI++ (`corrected_means`) with a weight of the scores that is neither cross-fitted nor limited to 0 to 1. The
+equals PPI++ (`corrected_means`) with a weight of the scores that is neither cross-fitted nor limited to 0 to 1. The
 slope is common to all systems, and each system has a level of its own. The residuals are divided by √(1 - h) for their
 leverage h (MacKinnon & White's HC2).
 
 **Few labels of two values.** A group of rows with the same score whose few labels are all equal has no variance in the
-sample, and a positive one outside it. For two-valued labels and scores, the variance of each group is therefore that of
+sample, and a positive one outside it. For two-valued labels and scores, each group therefore has the variance of
 its share with a quarter of a label of either value added, in place of the leverages.
 
 **Rogan and Gladen (1978)** invert the error rates of a judge: θ = (share of upper answers + TNR - 1) / (TPR + TNR - 1).
-Its variance follows from the influence of each row on the three shares. It is larger than that of the efficient mean
-and undefined for a judge that is no better than chance.
+Its variance follows from the influence of each row on the three shares. It exceeds the variance of the efficient mean
+and is undefined for a judge that is at most as good as chance.
 """
 
 from __future__ import annotations

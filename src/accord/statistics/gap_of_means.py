@@ -1,6 +1,6 @@
 """Difference of the means of two groups of texts, with an interval over inputs or conversations that both may share.
 
-The difference is that of the two means, so that the means beside it are of the same rows. Texts of one input are one
+The gap is the difference of the two reported means, which use the same rows. Texts of one input are one
 unit in both groups: an input that both groups answered makes the interval narrower, as a paired comparison does.
 """
 
@@ -26,8 +26,8 @@ class GapOfMeans:
     Attributes:
         gap: The difference with its t interval; without one if a side has fewer than `MIN_CLUSTERS` units, or if
             nothing varies.
-        p: Two-sided p of no difference; None without an interval.
-        means: Mean of each side; None without texts.
+        p: Two-sided p of no difference, or `None` without an interval.
+        means: Mean of each side, or `None` without texts.
         sizes: Number of texts of each side.
         shared: Number of units with texts on both sides.
     """

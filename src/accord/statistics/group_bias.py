@@ -23,12 +23,12 @@ MAX_LEVERAGE = 0.9
 def group_biases(
     error: Floats, cluster: NDArray[np.object_], groups: Sequence[str | None]
 ) -> dict[str, tuple[float, float]]:
-    """Return each group's bias minus that of all other groups, and its p with Holm's correction.
+    """Return each group's bias minus the bias of all other groups, and its p with Holm's correction.
 
     Args:
         error: (n,) prediction minus rating; NaN without a prediction.
         cluster: (n,) conversation, or another cluster, of each rating.
-        groups: (n,) group of each rating; None for no group.
+        groups: (n,) group of each rating; `None` means no group.
     """
     tests = group_bias_tests(error, cluster, groups)
     corrected = holm([p for _, p in tests.values()])
@@ -38,7 +38,7 @@ def group_biases(
 def group_bias_tests(
     error: Floats, cluster: NDArray[np.object_], groups: Sequence[str | None]
 ) -> dict[str, tuple[Estimate, float]]:
-    """Return each group's bias minus that of all other groups with its interval, and its p without correction."""
+    """Return each group's bias minus the bias of all other groups with its interval, and its p without correction."""
     names, known = known_groups(np.isfinite(error), groups)
     large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
     if len(large) < 2:
@@ -134,8 +134,8 @@ def adjusted_difference(
 def bias_slope(error: Floats, cluster: NDArray[np.object_], x: Floats) -> tuple[Estimate, float] | None:
     """Return the rise of the error per unit of (n,) x with its interval and p over clusters.
 
-    None if x is constant or one cluster holds nearly all of its spread: then this cluster alone decides the slope, and
-    no residual shows its error.
+    The result is `None` if x is constant or one cluster holds nearly all of its spread: then this cluster alone decides
+    the slope, and no residual shows its error.
     """
     if len(x) < MIN_GROUP_RATINGS or not np.ptp(x) > 0:
         return None

@@ -188,7 +188,7 @@ class TextIndex:
         self._buckets: dict[tuple[int, bytes], list[tuple[str, set[int]]]] = {}
 
     def add(self, name: str, turns: Sequence[Turn]) -> str | None:
-        """Return the name of an equal or nearly equal earlier text; None for a new text, which is added."""
+        """Return the name of an equal or nearly equal earlier text, or `None` for a new text, which is added."""
         text = " ".join(_words(turns))
         if text in self._equal:
             return self._equal[text]

@@ -7,8 +7,8 @@ from the groups' sums of residuals (Liang & Zeger, 1986), with the factor G/(G -
 **Sums over whole groups** (means, and differences of means that share groups). The variance is estimated from each
 group's contribution, so that systems that answered the same inputs are compared input by input. The degrees of freedom
 follow from the variance that the estimate would have if members were independent (Satterthwaite, 1946; Welch, 1947; by
-groups Bell & McCaffrey, 2002). With one member per group they are Welch's; if two means share every group, those of the
-paired t test.
+groups Bell & McCaffrey, 2002). With one member per group they are Welch's; if two means share every group, they equal
+the degrees of the paired t test.
 
 **A mean at every number of labels.** A fixed-size interval is valid at one sample size. If a reader checks it after
 every label, it will eventually fail. A confidence sequence is valid at all sample sizes at once. For each candidate
@@ -28,7 +28,7 @@ that passed gives the threshold (fixed-sequence testing; Jung, Brahman & Choi, "
 probability that the threshold violates the requirement is 1 - confidence. Ratings of one group may be wrong together,
 so the bound is Clopper and Pearson's for the effective number of independent ratings (Korn & Graubard, 1998).
 
-Tails and quantiles are those of `scipy.special`; importing `scipy.stats` would take half a second.
+Tails and quantiles come from `scipy.special`; importing `scipy.stats` would take half a second.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def clustered_mean(values: ArrayLike, group: ArrayLike) -> ClusteredMean:
         group: (n,) group of each value.
 
     Raises:
-        ValueError: There are no values.
+        ValueError: `values` is empty.
     """
     x = np.asarray(values, dtype=float)
     if not len(x):
@@ -238,7 +238,7 @@ def mean_sequence(values: Floats, low: float, high: float, confidence: float = C
         confidence: Confidence at all n together.
 
     Returns:
-        Interval within `low` to `high`; all of it without values.
+        Interval within `low` to `high`; the whole range without values.
 
     Raises:
         ValueError: A value is outside `low` to `high`.
@@ -281,10 +281,10 @@ class SelectiveTest:
     """The most confident calls of the held-out ratings.
 
     Attributes:
-        threshold: Confidence of the least confident of them, a probability from .5 to 1.
+        threshold: Confidence of the least confident call, a probability from .5 to 1.
         share: Share of all held-out ratings.
         called: Number of calls.
-        agreement: Share of them that agrees with the ratings; `at_least` is its lower confidence bound.
+        agreement: Share of the calls that agrees with the ratings; `at_least` is its lower confidence bound.
         groups: Number of groups.
     """
 
@@ -308,7 +308,7 @@ def fixed_sequence(
     confidence: float = CONFIDENCE,
     ratings: int | None = None,
 ) -> tuple[SelectiveTest | None, SelectiveTest]:
-    """Return the widest share that passed (None if the first one failed) and the last share that was tested.
+    """Return the widest share that passed, or `None` if the first one failed, and the last share that was tested.
 
     Args:
         sure: (n,) probability of the called side.
@@ -316,8 +316,8 @@ def fixed_sequence(
         group: (n,) group of each rating.
         agree: Required share of calls that agree with the ratings.
         confidence: Confidence of the requirement.
-        ratings: Number of distinct ratings, if each has a row for every repetition of the cross-validation; None if
-            every row is a rating.
+        ratings: Number of distinct ratings, if each has a row for every repetition of the cross-validation, or
+            `None` if every row is a rating.
     """
     passed = None
     for tested in tradeoff(sure, right, group, confidence, ratings):

@@ -29,7 +29,7 @@ class DifferencePlan:
         smallest: Smallest difference that the present labels show with the probability `POWER`.
         labels: Present labels of both.
         asked: The asked difference.
-        needed: Labels of both that it needs with the scores; None if the scores of all units are too few.
+        needed: Labels of both that it needs with the scores, or `None` if the scores of all units are too few.
         needed_alone: Labels of both that it needs without scores.
     """
 
@@ -66,7 +66,7 @@ def labels_for(error: float, present: int, labels: float, scores: float, alone: 
 
 
 def difference_plan(first: SystemMean, second: SystemMean, asked: float) -> DifferencePlan | None:
-    """Return the differences that the labels of two systems show; None if a system has no interval.
+    """Return the differences that the labels of two systems show, or `None` if a system has no interval.
 
     Both get more labels in proportion to those that they have.
 

@@ -42,7 +42,7 @@ def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
 def kendall(truth: Floats, value: Floats, weights: Floats, within: Indices | None = None) -> Floats:
     """Return (D,) Kendall's τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ)).
 
-    Pairs that differ in y differ in a highest bit of y's code. One sorted sum per bit counts all of them, ⌈log₂ K⌉ sums
+    Pairs that differ in y differ in a highest bit of y's code. One sorted sum per bit counts these pairs, ⌈log₂ K⌉ sums
     for K values instead of a comparison of every pair.
 
     Args:
@@ -195,7 +195,7 @@ def smoothed(mass: Floats, width: float, points: int | None = None) -> Floats:
     Args:
         mass: (D, bins) sums of residuals divided by the number of rows.
         width: Standard deviation of the Gaussian, above 0.
-        points: Number of points of the curves; None for as many as their waves need.
+        points: Number of points of the curves; by default as many as their waves need.
     """
     from scipy.fft import dct
 

@@ -178,7 +178,7 @@ def bootstrap_all(
 
 
 def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
-    """Return a statistic's mean over repetitions of the splits; None if it is undefined for any repetition."""
+    """Return a statistic's mean over repetitions of the splits, or `None` if it is undefined for any repetition."""
     values = [statistic(paired) for paired in repeats]
     defined = [value for value in values if value is not None]
     return float(np.mean(defined)) if len(defined) == len(values) else None
@@ -215,7 +215,7 @@ class PairedTest:
 
     Attributes:
         difference: Difference of the statistic.
-        low, high: Ends of its 95% interval; None if undefined.
+        low, high: Ends of its 95% interval, or `None` if undefined.
         p: Two-sided p of the permutation test.
     """
 
@@ -240,7 +240,7 @@ def paired_test(
     same repetitions of the splits, and the difference is averaged over them.
 
     Returns:
-        None if the statistic is undefined for either system, or there are fewer than two conversations.
+        The test, or `None` if the statistic is undefined for either system or there are fewer than two conversations.
     """
     if len(clusters) < 2:
         return None

@@ -35,8 +35,8 @@ def clustered_quantile(n: float, freedom: float) -> float:
 def share_interval(events: ArrayLike, group: ArrayLike) -> Estimate:
     """Return the share of n events that occurred, with Wilson's interval for rows in G groups.
 
-    The number of rows is divided by the design effect: the variance over groups divided by that of independent rows. If
-    no event or every event occurred, it is G.
+    The number of rows is divided by the design effect: the variance over groups divided by the variance of independent
+    rows. If no event or every event occurred, it is G.
 
     Args:
         events: (n,) True for an event that occurred.
@@ -62,7 +62,8 @@ def scale_interval(
 ) -> tuple[float, float]:
     """Return Wilson's interval of a mean on a scale from its standard error.
 
-    A variance that follows from the mean, as that of two values, takes the normal quantile, an estimated one Student's.
+    A variance that follows from the mean, as for two values, takes the normal quantile; other variances take
+    Student's.
 
     Args:
         mean: The mean.
@@ -81,7 +82,7 @@ def scale_interval(
 
 
 def mean_on_scale(values: ArrayLike, group: ArrayLike, ends: tuple[float, float], is_two_valued: bool) -> Estimate:
-    """Return the mean of (n,) values on a scale with its interval over groups; none for equal values or one group."""
+    """Return the mean of (n,) values on a scale with an interval over groups, if both values and groups differ."""
     x = np.asarray(values, dtype=float)
     if not len(x):
         return Estimate()

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 MOST_STRATA, LEAST_IN_STRATUM = 4, 4
-"""Largest number of strata of a system, and smallest number of labels in each of them."""
+"""Largest number of strata of a system, and smallest number of labels in each stratum."""
 
 
 def stratified_means(systems: Sequence[LabeledSystem]) -> list[SystemMean]:

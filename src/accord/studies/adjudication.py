@@ -1,7 +1,7 @@
 """Adjudication of a study: disputed items by size, the decisions of leads, and the clauses of the rubric to clarify.
 
-A decision is stored as an answer of the annotator `adjudicated`. It is no rating: agreement, habits and learning leave
-it out, because a lead saw everybody's answers before.
+A decision is stored as an answer of the annotator `adjudicated`. It is not a rating: agreement, habits and learning
+leave it out, because a lead saw everybody's answers before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Ratings = Mapping[str, Value | None]
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision of a lead on one question of an item; `value` is None if no answer fits.
+    """Decision of a lead on one question of an item; `value` is `None` if no answer fits.
 
     `ratings` are the answers of people that the lead saw.
     """
@@ -80,7 +80,7 @@ class Dispute:
 
     @property
     def state(self) -> str:
-        """State of the item: `open`, `adjudicated`, or `changed` if somebody rated differently since then."""
+        """State of the item: `open`, `adjudicated`, or `changed` if ratings changed after the decision."""
         if any(each.ratings != self.ratings.get(name, {}) for name, each in self.decisions.items()):
             return "changed"
         return "adjudicated" if self.decisions.keys() >= (self.disputed or self.sizes.keys()) else "open"
@@ -163,7 +163,7 @@ class Adjudication:
         return next((each for each in self.differences if each.item.key == key), None)
 
     def next(self, after: str = "") -> Dispute | None:
-        """Return the next disputed item to decide after another one, again from the start at the end; None if none."""
+        """Return the next disputed item after `after` or else from the start, or `None` if all items are decided."""
         queue = self.disputes
         keys = [each.item.key for each in queue]
         start = keys.index(after) + 1 if after in keys else 0
@@ -174,7 +174,7 @@ class Adjudication:
 
         Raises:
             BadInput: A field is missing or not allowed.
-            Conflict: Somebody rated the item since the page was made.
+            Conflict: A person rated the item after the page was made.
         """
         dispute = self.dispute(key)
         if dispute is None:
@@ -258,7 +258,7 @@ class Adjudication:
 
 
 def _chosen(question: Question, fields: Mapping[str, Any], reason: str) -> Value | None:
-    """Return the typed or chosen answer; None if there is none and a reason says why."""
+    """Return the typed or chosen answer, or `None` if only a reason is given."""
     value = fields.get(f"other.{question.id}") or fields.get(f"value.{question.id}")
     if value in (None, ""):
         if not reason:
@@ -268,7 +268,7 @@ def _chosen(question: Question, fields: Mapping[str, Any], reason: str) -> Value
 
 
 def _decision(annotation: Annotation) -> Decision | None:
-    """Return the decision that an annotation stores; None if it withdraws one."""
+    """Return the decision that an annotation stores, or `None` if it withdraws a decision."""
     try:
         shown = json.loads(annotation.shown or "{}")
     except (ValueError, RecursionError):

@@ -30,7 +30,7 @@ class BackgroundLearning:
 
     Args:
         studies: Sessions of the studies, by name.
-        project: The project; default: that of the studies. Without any, there is no evaluator.
+        project: The project; by default the project of the studies. Without a project, the studies have no evaluator.
     """
 
     def __init__(self, studies: dict[str, StudySession], project: Project | None = None) -> None:
@@ -110,7 +110,7 @@ class BackgroundLearning:
         """Replace the evaluator in use by the candidate.
 
         Raises:
-            BadInput: There is no candidate, or a fit is running.
+            BadInput: The candidate is missing, or a fit is running.
         """
         assert self.folder is not None
         if self.jobs.state(FIT):

@@ -138,7 +138,7 @@ class _Known:
 
 @lru_cache(maxsize=32)
 def _saved(folder: Path, time: str) -> _Known | None:
-    """Read a saved evaluator; None if it is damaged. `time` is part of the key of the cache."""
+    """Read a saved evaluator, or return `None` if it is damaged. `time` is part of the key of the cache."""
     try:
         evaluator = load_evaluator(folder)
     except (BadInput, FileNotFoundError):
@@ -201,7 +201,7 @@ class LiveAccuracy:
         """Return accuracy statistics with intervals; empty without answers.
 
         `rmse`, `covered` (share of answers in the predicted 80% interval) and `gain` (absolute error of the person's
-        own mean minus that of the evaluator, as a share of the scale) have confidence sequences over completed
+        own mean minus the error of the evaluator, as a share of the scale) have confidence sequences over completed
         conversations. `pearson` has a bootstrap interval over conversations.
         """
         n, paired = len(self.paired), self.paired
@@ -280,8 +280,8 @@ def live_accuracy(study: StudySession) -> LiveAccuracy | None:
     """Return the blind test of the first round; `None` without predictions and without answers that are left out.
 
     The first answer of a person to an item counts; a later one may have been given after the prediction was shown. In
-    the informative order only items of the random sample count. Answers about conversations that the evaluator learned
-    from are left out, also if a prediction of them was saved.
+    the informative order only items of the random sample count. Answers about conversations in the evaluator's training
+    data are left out, even if their predictions were saved.
     """
     predictions = study.studies.predictions(study.name)
     known = _evaluator_of(study, predictions)
@@ -315,7 +315,7 @@ def live_accuracy(study: StudySession) -> LiveAccuracy | None:
 def _evaluator_of(study: StudySession, predictions: Sequence[Prediction]) -> _Known | None:
     """Return the evaluator of the last prediction, or else the one in use if it predicts a question of the study.
 
-    If the evaluator of the predictions is gone, it was fitted before the first of them.
+    If the evaluator of the predictions is gone, it was fitted before the first prediction.
     """
     project = study.project
     if not predictions:

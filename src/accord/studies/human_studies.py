@@ -123,7 +123,7 @@ class DialogueResampling:
 
     @classmethod
     def of(cls, targets: Sequence[Target], draws: int = RANK_DRAWS, seed: int = 0) -> DialogueResampling:
-        """Sample the dialogues of some turns; there are no samples of fewer than two dialogues."""
+        """Sample the dialogues of some turns; fewer than two dialogues yield no samples."""
         clusters = Clusters([turn.conversation for turn in targets]) if targets else None
         has_draws = clusters is not None and len(clusters) > 1
         samples = tuple(map(clusters.rows, clusters.counts(draws, seed))) if clusters and has_draws else ()
@@ -277,7 +277,7 @@ def overall_outcome(
 ) -> StudyOutcome:
     """Return the agreement of ratings of the dialogue alone and with its issues, and the number of revisions.
 
-    Only ratings with both stages count; `without_second` ratings lack the second one. Arguments are those of
+    Only ratings with both stages count; `without_second` ratings lack the second one. Arguments are as in
     `detection_outcome`; assessments also hold the model's scores.
     """
     assessed = {each.target: each for each in assessments if each.signature == turns.signature}

@@ -4,7 +4,7 @@
 computed in the background and updated after `UPDATE_EVERY` answers. A random share of the items (`is_random_sample`) is
 mixed in, so that estimates can use a random sample.
 
-The remaining variance is that of a person's expected answer. The width of its interval falls with the square root, so a
+The remaining variance describes a person's expected answer. The width of its interval falls with the square root, so a
 quarter of the variance is half the width. The model gives it before the labels are collected. A learning curve
 would need enough labels to split, and says nothing about an order that was not tried.
 """
@@ -38,7 +38,7 @@ class ItemOrder:
 
     Attributes:
         suggested: Pairs of item and annotator, the most informative first.
-        remaining_variance: Share of the variance that remains after each of them, from 0 to 1.
+        remaining_variance: Share of the variance that remains after each pair, from 0 to 1.
     """
 
     suggested: Sequence[tuple[Target, str]]

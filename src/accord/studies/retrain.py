@@ -1,7 +1,7 @@
 """Retraining: fit the evaluator again from new answers, report the change, and promote it.
 
 The evaluator in use is in `evaluators/NAME`, the candidate in `NAME.candidate`, and replaced ones in
-`NAME.before-TIME`. Folders are written under a temporary name and then renamed, so an interruption leaves each of them
+`NAME.before-TIME`. Folders are written under a temporary name and then renamed, so an interruption leaves each folder
 complete; an interrupted promotion is completed at the next start.
 """
 
@@ -48,7 +48,7 @@ MetricRow = dict[str, float | None]
 def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     """Return the report of a candidate, stored in its folder, before any comparison.
 
-    `now` holds the metrics of the candidate and `before` those of the evaluator in use, for annotators that they know.
+    `now` and `before` hold the metrics of the candidate and of the evaluator in use, for annotators that they know.
     `own_mean` is the test of the candidate against each annotator's own mean, and `tests` are those against the
     evaluator in use. `ledger` has the typical errors of both for a new annotator and their difference, which the
     summary states.
@@ -91,7 +91,7 @@ def _predicts_every_question(folder: Path) -> bool:
 
 
 def load_report(folder: Path) -> RetrainReport | None:
-    """Return the report of the candidate; `None` if there is no candidate."""
+    """Return the report of the candidate, or `None` if no candidate exists."""
     candidate = candidate_folder(folder)
     report = _read_report(candidate)
     return report if report is not None and (candidate / CARD).is_file() else None
@@ -225,7 +225,7 @@ def promote_candidate(folder: Path) -> None:
     """Replace the evaluator in use by the candidate, and keep the replaced one in a folder of its own.
 
     Raises:
-        BadInput: There is no candidate.
+        BadInput: No candidate exists.
     """
     recover_promotion(folder)
     if load_report(folder) is None:

@@ -77,7 +77,7 @@ def open_validation(
         items_per_annotator: Maximum number of turns or dialogues per annotator.
 
     Raises:
-        BadInput: There are no turns to sample or too few, or an existing study has other numbers.
+        BadInput: The turns to sample are missing or too few, or an existing study has other numbers.
         UnknownName: There is no such study.
     """
     settings = shipped_study(flow)
@@ -155,7 +155,7 @@ def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
 def study_answers(
     project: Project, flow: str, studies: Studies
 ) -> tuple[Answers, ValidatedTurns, list[IssueAnnotation]]:
-    """Return the answers of `detection` or `overall`, the sampled turns, and the model's annotations of them.
+    """Return the answers of `detection` or `overall`, the sampled turns, and the model's annotations of these turns.
 
     Raises:
         BadInput: The study has no items yet.

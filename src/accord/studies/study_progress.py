@@ -61,7 +61,7 @@ class QuestionProgress:
 class NormingRound:
     """Norming round (from 2), in which all annotators rate the same items again: α by question, before and after.
 
-    `wanted` is the number of planned assignments, and `done` that of completed ones.
+    `wanted` is the number of planned assignments, and `done` the number of completed ones.
     """
 
     round: int

@@ -204,7 +204,7 @@ class StudySession:
         return None
 
     def _has_enough(self, person: str, round: int) -> bool:
-        """Return True if a person has reached the maximum number of items of a round and none of them is open."""
+        """Return True if a person has reached the maximum number of items of a round and has no open items."""
         if self.settings.items_per_annotator is None:
             return False
         assignments = [each for each in self.studies.assignments_of(self.name, person) if each.item.round == round]

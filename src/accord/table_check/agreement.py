@@ -129,7 +129,7 @@ def people_pairs(table: JudgedTable) -> Pairs:
         labels = labels[:, np.random.default_rng(0).permutation(labels.shape[1])]
     row, column = np.nonzero(~np.isnan(labels))
     values, count = labels[row, column], counts[row]
-    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]  # of a label among those of its row
+    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]  # place of a label within its row
     first, second = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
     for shift in range(1, int(counts.max(initial=0))):
         if shift <= nearest or (count - shift <= nearest).any():

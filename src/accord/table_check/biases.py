@@ -34,7 +34,7 @@ class BiasRow:
         by: Column of the slice.
         group: Value of the slice; empty for the length.
         n: Number of labeled rows.
-        bias: Bias in the slice minus that of the other rows, in units of the scale.
+        bias: Bias in the slice minus the bias in the other rows, in units of the scale.
         p_holm: p with Holm's correction over all rows of the list.
     """
 

@@ -1,6 +1,6 @@
 """The columns of one question in a table: the judge with its runs, and the people who answered it.
 
-`accord.formats.table_roles` decides what each column holds, for every reader. A check compares the answers to one
+`accord.formats.table_roles` assigns a role to each column, for every reader. A check compares the answers to one
 question: here its columns are chosen, and every choice has a note.
 """
 

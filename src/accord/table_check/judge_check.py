@@ -48,7 +48,7 @@ def check(
 
     Columns are recognized by their names and values, and `CheckResult.columns` has the choices. Rows without a label
     count for the mean. The labeled rows must be a random part of all rows. A table with two responses per row and
-    preferences for one of them is checked as pairs, with win rates and strengths of versions.
+    preferences between them is checked as pairs, with win rates and strengths of versions.
 
     Args:
         table: Path of a CSV, Excel, Parquet or JSON file, a pandas or Polars data frame, or a list of dicts.
@@ -57,7 +57,7 @@ def check(
         system: Column that names the system of each row, or of one side of a pair; systems are compared.
         item: Column that names the item of each row; rows of one item are dependent.
         group: Columns of slices for which the judge's bias is tested.
-        length: Column with the length of what is judged.
+        length: Column with the length of the judged text.
         yes: The value of a two-valued label that counts as 1.
         threshold: Lowest score that counts as the upper value.
         width: Width of the interval of the mean for which the number of labels is computed; by default half the present

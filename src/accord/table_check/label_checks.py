@@ -22,7 +22,7 @@ _TESTED = {"test", "testing", "heldout", "holdout", "eval", "evaluation", "valid
 
 
 def label_warnings(table: JudgedTable, is_tuned: bool) -> list[str]:
-    """Return sentences on labels that are no independent evidence of the judge's quality.
+    """Return sentences on labels that are not independent evidence of the judge's quality.
 
     Args:
         table: The table.

@@ -1,7 +1,7 @@
 """Mean label of all rows from the labels of some, by system, and the number of labels that an interval needs.
 
 Several estimators are shown, and one is chosen without a look at their intervals, because the narrowest of several
-intervals holds the mean too rarely. The choice is that of simulations (docs/measured.md): the efficient mean had the
+intervals holds the mean too rarely. The choice follows simulations (docs/measured.md): the efficient mean had the
 narrowest intervals, and they held the mean in 95% of the tables, within the error of the simulations.
 """
 
@@ -71,7 +71,7 @@ class LabelPlan:
 
     Attributes:
         width: Width of the 95% interval, from end to end.
-        labels: Labels that it needs with the judge's scores; None if all rows are too few.
+        labels: Labels that it needs with the judge's scores, or `None` if all rows are too few.
         labels_alone: Labels that it needs without them.
         present: Present number of labels.
     """
@@ -91,7 +91,7 @@ class Means:
         best: Name of the chosen estimator; empty if there is none.
         corrected: Mean by it.
         bias: Mean of the judge minus the corrected mean; without a value on another scale.
-        bias_p: Its p; None without a bias.
+        bias_p: Its p, or `None` without a bias.
         plan: Labels for the asked width.
         reason: Reason of missing means.
         is_selective: True if they are missing because the judge's answers differ between labeled and other rows.
@@ -112,7 +112,7 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
 
     Args:
         table: The table.
-        width: Width of the interval for which labels are planned; None for half the present one.
+        width: Width of the interval for which labels are planned; by default half the present width.
     """
     scale, judged = table.scale, table.is_judged
     if scale.kind == "nominal":
@@ -220,7 +220,7 @@ class SystemRows:
 
     Attributes:
         systems: Mean of each system, the highest first.
-        judge_means: Mean answer of the judge for each of them; None on another scale.
+        judge_means: Mean answer of the judge for each system, or `None` on another scale.
         differences: Difference of each pair with Holm's correction.
         left: Systems that are left out, each with the reason.
         reason: Reason of a missing comparison.

@@ -49,7 +49,7 @@ class PairTable(JudgedTable):
     """Pairs with preferences of a judge and of people; `score` and `labels` are shares of a win of the first side.
 
     Attributes:
-        pair: (n,) the compared versions or responses in a fixed order, with the item; None if the item is unknown.
+        pair: (n,) the compared versions or responses in a fixed order, with the item, or `None` if the item is unknown.
         versions: (n, 2) version of the first and of the second side, if there are names.
         is_turned: (n,) True if the first side is the second one of `pair`.
         sides: Columns of both sides.
@@ -92,9 +92,9 @@ class PairFigures:
 
     Attributes:
         swapped: Number of pairs that the judge judged in both orders.
-        same_position: Share of them with the same preferred position in both orders.
-        first_twice: Share of them with A preferred in both orders.
-        same_version: Share of them with the same preferred version, or a tie, in both orders.
+        same_position: Share of these pairs with the same preferred position in both orders.
+        first_twice: Share of these pairs with A preferred in both orders.
+        same_version: Share of these pairs with the same preferred version, or a tie, in both orders.
         ties: Share of ties of the judge, and of people.
         strengths: Versions, the strongest first.
         analyses: Reason of each missing analysis, and an empty text for the others.
@@ -114,7 +114,7 @@ class PairFigures:
 
 
 def pair_table(cells: ReadCells, given: TableOptions) -> PairTable | None:
-    """Return the rows of a table of pairs; None if it is another table.
+    """Return the rows of a table of pairs, or `None` if it is another table.
 
     Raises:
         BadInput: A value is not a preference, a version meets itself, or a side, the judge or people are missing.

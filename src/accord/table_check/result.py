@@ -38,20 +38,20 @@ class CheckResult:
         scale: Scale of the labels.
         supported: Analyses that the table supports.
         missing: Analyses that it does not support, each with the reason.
-        warnings: Sentences on labels that are no independent evidence.
+        warnings: Sentences on labels that are not independent evidence.
         notes: Remarks on columns and values that were left out.
         agreement: A row per statistic: people among themselves, and the judge with people.
         means: Means of all rows by each estimator, and the judge's bias.
         systems: Means of systems and their differences.
         biases: Bias of the judge by slice and by length.
         calibration: Mean label for each score of the judge.
-        repeats: Agreement of several runs of the judge; None for one run.
+        repeats: Agreement of several runs of the judge, or `None` for one run.
         labels_by: Number of labels by person.
         digests: Digests of the labels (`labels`) and of the judge's scores (`judge`).
-        confusion: Counts of labels by label and answer; None for continuous scales.
-        automation: Share of the rows that the judge may decide alone; None if it is unknown.
+        confusion: Counts of labels by label and answer, or `None` for continuous scales.
+        automation: Share of the rows that the judge may decide alone, or `None` if it is unknown.
         sufficiency: Answer to `need`; without it the judge's agreement compared with people's among themselves.
-        annotators: Alternative annotator test; None for too few people.
+        annotators: Alternative annotator test, or `None` for too few people.
         disputed: Number of rows where the judge and a person differ.
         split: Number of rows where people differ.
         table: The rows, for `write_rows` and the page.
@@ -234,14 +234,14 @@ def signed(figure: Estimate) -> str:
 
 
 def plain(figure: Estimate) -> str:
-    """Format a figure; a missing one is "unknown", and one without an interval says so."""
+    """Format a figure, or return "unknown" if it has no value; a missing interval is stated."""
     if figure.value is None:
         return "unknown"
     return figure.text() if figure.low is not None else f"{figure.value:.2f} (no interval)"
 
 
 def terminal_lines(result: CheckResult) -> Iterator[str]:
-    """Yield the lines of the terminal: choices, verdict, warnings, tables, and what could not run."""
+    """Yield the lines of the terminal: choices, verdict, warnings, tables, and analyses that could not run."""
     counts = f"{count_of(result.rows, 'row')}, {result.judged:,} with a score, {result.labeled:,} of them with a label"
     yield f"{result.name}: {counts}"
     yield "columns: " + " · ".join(f"{role} = {one_line(column, MAX_NAME)}" for role, column in result.columns.items())

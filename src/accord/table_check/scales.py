@@ -51,8 +51,8 @@ class TableScale:
         options: Values that occur or lie between those that do, in order.
         names: Name of each option, if it is a word.
         has_same: True if the judge answers on the same scale, by itself or by the threshold.
-        threshold: Lowest value that counts as upper; None for a nominal scale.
-        judge_threshold: Score of a judge on another scale from which its answer is the upper value; None if unknown.
+        threshold: Lowest value that counts as upper, or `None` for a nominal scale.
+        judge_threshold: Lowest score of a judge on another scale that counts as upper, or `None` if unknown.
     """
 
     kind: Kind
@@ -98,7 +98,7 @@ def has_none_as_answer(cells: Sequence[Any], orders: Sequence[WordOrder]) -> boo
 
 
 def stated_order(orders: Sequence[WordOrder], cells: Sequence[tuple[int, str, Any]], name: str) -> WordOrder | None:
-    """Return the order of words that the user states for the labels and the judge's answers; None without one.
+    """Return the order of words that the user states for the labels and the judge's answers, or `None` if not stated.
 
     Args:
         orders: Orders that the user states.
@@ -186,7 +186,7 @@ def _check_values(observed: ObservedAnswers, of: str, name: str, has_lists: bool
 def _two_scales(
     labels: InferredScale, answers: InferredScale, threshold: float | None
 ) -> tuple[TableScale, Parse, Parse]:
-    """Return the scale of labels beside answers on another scale; two answers are the two labels in their order."""
+    """Return the scale of labels with answers on another scale; two answers match the two labels in their order."""
     parse, parse_judge = _parser(labels), _parser(answers)
     if len(labels.scale.options) == 2 and len(answers.scale.options) == 2:
         return _scale_of(labels, True, None), parse, _on_ends(parse_judge, answers, labels)
@@ -205,7 +205,7 @@ def _on_ends(parse: Parse, answers: InferredScale, labels: InferredScale) -> Par
 
 
 def _inferred(observed: ObservedAnswers) -> InferredScale | None:
-    """Return the scale of values; words beside the two most frequent ones are left out if they are rare."""
+    """Return the scale of values; words other than the two most frequent ones are left out if they are rare."""
     found = infer_scale(observed)
     if (found is None or not found.scale.is_ordered) and upper_share(observed) >= MIN_PARSED:
         top = Counter({str(value): count for value, count in observed.values.items()}).most_common(2)
@@ -214,7 +214,7 @@ def _inferred(observed: ObservedAnswers) -> InferredScale | None:
 
 
 def _parser(inferred: InferredScale) -> Parse:
-    """Return the function that converts a cell to a number of the scale; None for a missing or another value."""
+    """Return the function that converts a cell to a number of the scale, or to `None` if it has none."""
     words = {text.casefold(): float(option) for option, text in inferred.meanings.items()}
 
     def parse(cell: Any) -> float | None:
@@ -228,7 +228,7 @@ def _parser(inferred: InferredScale) -> Parse:
 
 
 def ordered_parser(cells: Iterable[Any]) -> Parse | None:
-    """Return the function that converts words with an order, such as low and high, to numbers; None for other cells."""
+    """Return the function that converts ordered words, such as low and high, to numbers, or `None` for other cells."""
     found = infer_scale(observed_answers(cells))
     return _parser(found) if found is not None and found.scale.is_ordered else None
 
@@ -281,7 +281,7 @@ def _threshold(options: Floats, is_continuous: bool, threshold: float | None) ->
 
 
 def _with_threshold(labels: InferredScale, answers: InferredScale, threshold: float | None) -> TableScale:
-    """Return the scale of labels beside scores on another scale, with the threshold that turns them into two values."""
+    """Return the scale of labels with the threshold that turns scores on another scale into two values."""
     if len(labels.scale.options) != 2:
         return _scale_of(labels, False, threshold)
     low, high = _ends(answers.scale)

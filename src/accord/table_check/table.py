@@ -1,7 +1,7 @@
 """A table with a judge's scores and human labels: its rows as arrays, of any form.
 
-Rows of a long table that name a run or an annotator are joined by item and system. If one of them occurs twice, rows
-stay separate, and are counted as several rows of one item.
+Rows of a long table that name a run or an annotator are joined by item and system. If a run or person occurs twice,
+rows stay separate, and are counted as several rows of one item.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class JudgedTable:
         roles: Roles of its columns.
         scale: Scale of the labels.
         item: (n,) item of each row.
-        system: (n,) system, or None for a table without systems.
+        system: (n,) system, or `None` for a table without systems.
         score: (n, R) scores of each run of the judge; NaN for none.
         labels: (n, A) labels of each person; NaN for none.
         people: (A,) names.
         groups: (n,) value of each grouping by name.
-        length: (n,) length; NaN if unknown. None without one.
+        length: (n,) length, NaN if unknown, or `None` if the table has no lengths.
         split: (n,) part of the data, or None.
         notes: Remarks on values that were left out.
-        confidence: (n,) confidence of the judge; NaN if unknown. None without the column.
+        confidence: (n,) confidence of the judge, NaN if unknown, or `None` if the table has no such column.
         text: (n,) text that is judged, or None.
     """
 
@@ -149,7 +149,7 @@ class ReadCells:
 
     Attributes:
         name: Name of the file or table.
-        columns: Cells by column; None for a missing one.
+        columns: Cells by column, or `None` for a missing column.
         rows: Number of rows.
         has_text: True if they hold texts of conversations.
         notes: Remarks on rows that were left out.

@@ -40,7 +40,7 @@ MIN_ANCHORS = 10
 HALF = 0.5
 """Share of a change above which the judge's part is the larger one."""
 SAME_CHANGE_DAYS = 28
-"""Largest distance in days of two changes that count as one; it began between two rounds of the paired anchors."""
+"""Largest distance in days of two changes treated as one change, which began between two rounds of paired anchors."""
 COMMAND = "accord judge --anchors"
 
 
@@ -70,7 +70,7 @@ class Attribution:
     Attributes:
         outcome: `none`: no change; `system` or `judge`: clearly the larger part of the change; `unknown`: a change
             without enough anchors, or with two parts of which neither is clearly larger.
-        since: Likeliest first day of the change (ISO); None without one.
+        since: Likeliest first day of the change (ISO), or `None` without a change.
         change: Change of traffic since that day, as a share of the scale.
         judge_change: Part of the judge: the change of the anchors since that day, as a share of the scale.
         system_change: Part of the system: the rest of the change.
@@ -79,8 +79,8 @@ class Attribution:
         judge_moved: True if the test of the anchors has an alarm.
         conversations: Conversations of finished days.
         anchors: Anchors that were judged again; `anchors_since`, since the change.
-        last_anchors: Last day with anchors (ISO); None without any.
-        first_day, last_day: Finished days of traffic (ISO); None without any.
+        last_anchors: Last day with anchors (ISO), or `None` without anchors.
+        first_day, last_day: Finished days of traffic (ISO), or `None` if no day is finished.
         asks: False if the evaluator asks no model, so that no judge can move its scores.
         is_scored_at_once: True if conversations before and after the change were scored at the same time, by one judge.
         traffic_e, anchor_e: Logarithms of the largest values of the e-processes.
@@ -190,7 +190,7 @@ def attribute(
     """Test whether scores of traffic and of anchors changed, and attribute the change.
 
     Args:
-        traffic: Conversations of new traffic, scored by one evaluator; those of today are left out.
+        traffic: Conversations of new traffic, scored by one evaluator; today's conversations are left out.
         anchors: Anchors of the same evaluator.
         limits: Ends of the scale.
         today: ISO date of the current day (UTC).
@@ -258,7 +258,7 @@ def drift_tests(traffic: Sequence[ScoredConversation], anchors: Sequence[JudgedA
 def _test_traffic(traffic: Sequence[ScoredConversation], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
     """Test conversations in order of days, ranked within their system and weekday (decision 33).
 
-    Those of the first day of a system and weekday have no earlier day to be ranked among, and are not tested.
+    Conversations of the first day of a system and weekday have no earlier day to be ranked among, and are not tested.
     """
     days = sorted({each.day for each in traffic})
     weekday = {day: _weekday(day) for day in days}
@@ -275,7 +275,7 @@ def _test_traffic(traffic: Sequence[ScoredConversation], level: float) -> tuple[
 
 
 def _test_anchors(anchors: Sequence[JudgedAgain], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
-    """Test anchors in order of days, each ranked among its own earlier scores; the first day is that of learning."""
+    """Test anchors in order of days, each ranked among its own earlier scores; learning counts as the first day."""
     first = {each.target: each.then for each in sorted(anchors, key=lambda each: each.day, reverse=True)}
     scores = [("", target, then) for target, then in first.items()]
     scores += [(each.day, each.target, each.now) for each in anchors]
@@ -299,7 +299,7 @@ def _weekday(day: str) -> int:
 
 
 def _day_after(day: str) -> str:
-    """Return the next ISO date; that of learning, which is empty, stays."""
+    """Return the next ISO date; the empty day of learning stays empty."""
     return day and (date.fromisoformat(day) + timedelta(days=1)).isoformat()
 
 

@@ -106,7 +106,7 @@ class Comparison(Tabular):
         systems: Predictions of each evaluator.
         results: Metrics of each evaluator, on the ratings that every evaluator scored (`MetricsTable.common`).
         differences: Tests of the first evaluator against each other one.
-        people: Metrics of the other annotators as predictors of each rating; None if no target has two annotators.
+        people: Metrics of the other annotators as predictors of each rating, or `None` if no target has two annotators.
         alpha: Krippendorff's ordinal α of the annotators.
         folds: Number of folds; 1 if one side was held out.
         seed: Random seed of the folds and the resampling.

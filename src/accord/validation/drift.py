@@ -25,7 +25,7 @@ BINS = 10
 MIN_GROUPS = 20
 """Minimum number of groups on each side."""
 MOST_UNLIKE = 0.2
-"""Share of conversations unlike the training data above which they differ as a whole, whatever single features do."""
+"""Share of conversations unlike the training data above which they differ as a whole, regardless of single features."""
 _NEXT = "Label new conversations and fit again."
 SHIFT_THRESHOLD = 0.2
 """Common threshold of the stability index for a shift."""

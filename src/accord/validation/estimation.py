@@ -5,7 +5,7 @@ annotator's effect.
 
 The scores are control variates within systems. An evaluator that was fitted without a fold has a level that is high if
 the labels of that fold are low, because both add up to the mean of all labels. Left in the scores, this correlation
-hides what they know: λ falls to 0. So each labeled unit's score is taken relative to the mean score that the same
+hides their information: λ falls to 0. So each labeled unit's score is taken relative to the mean score that the same
 evaluator gives to the unlabeled units of the same system, or without any to all its units.
 """
 
@@ -47,7 +47,7 @@ def labeled_systems(
 
     Args:
         evidence: Evidence of whole conversations or of turns, labeled or not.
-        labels: Labels of some of them; their groups (`Labels.groups`, also of unlabeled ones) are topics or inputs that
+        labels: Labels of some units; their groups (`Labels.groups`, also of unlabeled ones) are topics or inputs that
             systems share; the turns of a conversation are in one group.
         question: The main question.
         make: Function that returns an unfitted evaluator.
@@ -112,7 +112,7 @@ def method_widths(means: Sequence[SystemMean], given: Sequence[LabeledSystem]) -
 
 @dataclass(frozen=True)
 class _CrossScores:
-    """Scores of all units by evaluators that were fitted on other groups, and the ratings of some of them.
+    """Scores of all units by evaluators that were fitted on other groups, and the ratings of some of these units.
 
     Attributes:
         rated: The n ratings.
@@ -146,7 +146,7 @@ class _CrossScores:
 
     @cached_property
     def reference(self) -> Mapping[str, Sequence[Target]]:
-        """Units whose mean score is an evaluator's level, by system: those of groups without a label, else all."""
+        """Units whose mean score is an evaluator's level, by system: units of groups without a label, else all."""
         units: dict[str, list[Target]] = {}
         for target, name in self.system_of.items():
             units.setdefault(name, []).append(target)
@@ -193,7 +193,7 @@ class _CrossScores:
         )  # fmt: skip
 
     def _predicted(self, own: Sequence[Target], far: Sequence[float]) -> list[float]:
-        """Return the scores of labeled units around one level, that of `far` ones, instead of those of their folds."""
+        """Return the scores of labeled units around the level of `far` units instead of the levels of their folds."""
         level = float(np.mean(far or [self.level[target] for target in own])) if own else 0.0
         return [self.score[target] - self.level[target] + level for target in own]
 

@@ -1,7 +1,7 @@
 """Agreement by group: systems, annotators, judge versions, wordings.
 
 An evaluator that is accurate on average may be biased for a group: it may score one system's conversations too low, or
-imitate a single annotator. The errors of each group are compared with those of all others, with intervals over
+imitate a single annotator. The errors of each group are compared with the errors of all others, with intervals over
 conversations.
 """
 
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 ANNOTATOR = "annotator"
 """Grouping by annotator: each one's ratings are compared with the predictions for that annotator. In all other
-groupings the predictions are for a new annotator, as those of `accord score` by default."""
+groupings the predictions are for a new annotator, like the default predictions of `accord score`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class GroupAccuracy:
         bias: Mean of prediction minus rating, in units of the scale; positive if the evaluator is too generous.
         rmse, pearson: RMSE and correlation.
         calibration_error: Mean smECE of the options' probabilities.
-        apart: Difference of the bias from that of all other groups.
+        apart: Difference of the bias from the bias of all other groups.
         p_holm: Cluster-robust p-value of that difference, with Holm's correction over all groups of the grouping.
     """
 
@@ -100,13 +100,13 @@ def by_group(
     Args:
         repeats: Out-of-fold predictions of the ratings in each repetition of the cross-validation.
         rated: n ratings.
-        groups: (n,) group of each rating; None for no group.
+        groups: (n,) group of each rating; `None` means no group.
         by: Name of the grouping.
         draws: Number of bootstrap samples.
         seed: Seed of the bootstrap.
 
     Returns:
-        The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two of them.
+        The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two such groups.
     """
     pairs = [each.paired(rated) if by == ANNOTATOR else each.paired_new(rated) for each in repeats]
     scored = np.logical_and.reduce(

@@ -36,13 +36,13 @@ CALLED = 0.5
 class CalledRow:
     """Agreement of a system's calls of one kind of issue with people's marks.
 
-    A row of `MACRO` or `ABOVE_CHANCE` has a mean F1 only. Precision, recall and F1 are None if undefined.
+    A row of `MACRO` or `ABOVE_CHANCE` has a mean F1 only. Precision, recall and F1 are `None` if undefined.
 
     Attributes:
         system: Name of the system.
         issue: Kind of issue.
         marks: Number of labels.
-        marked, called: Shares of them, 0 to 1.
+        marked, called: Shares of these labels, 0 to 1.
         f1_low, f1_high: Ends of the 95% interval over conversations.
         alpha: Krippendorff's α of the calls with people; 0 is chance.
         alpha_low, alpha_high: Ends of its 95% interval over conversations.
@@ -125,7 +125,7 @@ class Called:
 def cross_validate_labels(
     evidence: EvidenceTable, labels: Labels, splits: Sequence[Split]
 ) -> tuple[dict[str, Called], dict[str, Called]]:
-    """Return held-out calls by kind, calibrated and raw; a fold in which a kind cannot be learned has none of it."""
+    """Return held-out calls by kind, calibrated and raw; folds in which a kind cannot be learned have no such calls."""
     calibrated: dict[str, Called] = {}
     raw: dict[str, Called] = {}
     tested = frozenset[str]().union(*(split.test for split in splits))

@@ -206,7 +206,7 @@ def _system(conversation: Conversation | None) -> str:
 
 
 def _day(each: IssueAnnotation, conversation: Conversation | None) -> str | None:
-    """Return the day of a turn, or None if the log has no time."""
+    """Return the day of a turn, or `None` if the log has no time."""
     turn = each.target.turn
     if conversation is None or turn is None or turn >= len(conversation.turns):
         return None

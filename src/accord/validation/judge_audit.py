@@ -49,7 +49,7 @@ Variant = tuple[Sample, Sequence[Question]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A change of the sample or the questions; `vary` returns None if the probe does not apply."""
+    """A change of the sample or the questions; `vary` returns `None` if the probe does not apply."""
 
     name: str
     says: str
@@ -109,7 +109,7 @@ def robustness_probes(judge: Judge, rubric: Rubric) -> list[Probe]:
 def injections(question: Question) -> list[Probe]:
     """Return probes with hostile transcripts that demand the highest answer to a question.
 
-    Probes of one name are counted together. There are none for a nominal question.
+    Probes of one name are counted together. A nominal question has no probes.
     """
     if question.scale.kind not in MOVABLE:
         return []
@@ -137,7 +137,7 @@ async def audit(
     are shortened.
 
     Raises:
-        BadInput: There is no sample, or the judge is a recording.
+        BadInput: `samples` is empty, or the judge is a recording.
         ModelError: No request can succeed.
         BudgetReached: The next request would exceed the budget.
     """

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 class Gain(NamedTuple):
-    """Mean squared error of the constant minus that of a candidate, learned from some number of labels."""
+    """Mean squared error of the constant minus the error of a candidate that learned from some number of labels."""
 
     labels: float
     value: float

@@ -77,8 +77,8 @@ class EvaluatorMetrics:
         n: Number of ratings: those common to the table that it scored.
         unscored: Number of all ratings without a score; `reasons` explains them.
         estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
-            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except those of
-            `SERVED`.
+            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except
+            the statistics in `SERVED`.
         smece: Calibration error of each option, or of each range of a long scale.
         reasons: Number of ratings without a score by reason.
         within: Agreement inside groups, by `annotators` and by `systems` if there are several.
@@ -168,7 +168,7 @@ class MetricsTable:
         folds: Number of folds; 1 if one side was held out.
         seed: Random seed of the folds and the draws.
         draws: Number of bootstrap samples and permutations.
-        speakers: (n,) assistant version that each rating is about; None if unknown.
+        speakers: (n,) assistant version that each rating is about, or `None` if unknown.
     """
 
     rated: Ratings
@@ -216,11 +216,11 @@ class MetricsTable:
         return _varies(system.value[rows], [self.fold[rows]])
 
     def row(self, repeats: Repeats, among: NDArray[np.bool_] | None = None) -> EvaluatorMetrics:
-        """Return a system's metrics, on those of some ratings that it scored.
+        """Return a system's metrics on its scored ratings, or on a selection of these.
 
         Args:
             repeats: Predictions in each repetition of the cross-validation. Statistics that are means are averaged over
-                all of them; statistics of ranks and calibration errors are those of the first.
+                all repetitions; statistics of ranks and calibration errors use the first one.
             among: (n,) True for the ratings to use; None uses all.
         """
         rated, system = self.rated, repeats[0]
@@ -306,7 +306,7 @@ def other_people(rated: Ratings) -> Predictions | None:
 
     The prediction is the mean of the others' ratings, its distribution theirs with one rating's worth of the overall
     distribution (without the rating itself). This is not an upper bound if annotators differ by habit: an
-    evaluator that knows the habits can be better. Returns None if no target has two annotators.
+    evaluator that knows the habits can be better. Returns `None` if no target has two annotators.
     """
     by_target: dict[Target, list[int]] = {}
     for row, target in enumerate(rated.target):

@@ -2,7 +2,7 @@
 
 **People and the judge.** Both read the quality q of a conversation with error: a rating is y = a + b·q + error, a score
 of the judge is s = c + d·q + error. A property x, such as a long reply, a topic or a kind of issue, is a gap if it
-changes one of them at the same quality. The quality is unknown. In a regression of ratings on scores, the slope is
+changes either at the same quality. The quality is unknown. In a regression of ratings on scores, the slope is
 smaller than b/d, because the judge errs: good conversations lie above the line, and with them every property that good
 conversations have. In the reversed regression, of scores on ratings, it is larger. The true slope lies between both
 (Frisch, "Statistical Confluence Analysis", 1934; Klepper & Leamer, "Consistent Sets of Estimates for Regressions with
@@ -52,7 +52,7 @@ MIN_CURVE = 100
 MIN_OWN_MEAN = 5
 """Number of ratings from which on an annotator has a mean of their own."""
 SAME = 0.7
-"""Share of ratings that two properties must have in common to be reported as one."""
+"""Share of ratings that two properties must have in common to be merged in the report."""
 EXAMPLES = 10
 MAX_LEVELS = 30
 """Largest number of values of a metadata entry that is used."""
@@ -65,8 +65,8 @@ class Property:
     Attributes:
         key: Name that stays the same if thresholds move: `column:NAME`, with `:high` or `:low`, or `ENTRY=VALUE`.
         name: Name in words.
-        holds: (n,) True for ratings of conversations with it.
-        known: (n,) True for ratings of conversations for which it is known.
+        holds: (n,) True for ratings of conversations with the property.
+        known: (n,) True for ratings of conversations for which the property is known.
     """
 
     key: str
@@ -88,13 +88,13 @@ class SpecificationGap:
             people differ from each other more or less there.
         key: As in `Property`.
         name: The property in words.
-        ratings: Number of ratings of conversations with it.
+        ratings: Number of ratings of conversations with the property.
         conversations: Number of these conversations.
         difference: Points by which people rate such conversations higher than others at the same score of the judge, or
             the judge lower at the same rating, whichever is nearer to 0; for `people`, by which ratings are further
             from the mean of the other people at the same mean rating.
         p: p-value with Holm's correction over all properties.
-        examples: Up to ten conversations or turns with it, the clearest first.
+        examples: Up to ten conversations or turns with the property, the clearest first.
         also: Other properties that mark nearly the same conversations.
     """
 
@@ -140,7 +140,7 @@ def specification_gaps(rated: Ratings, judge: Floats | None, properties: Sequenc
 
 
 def gap_of(against: Against, rated: Ratings, judge: Floats | None, each: Property) -> float | None:
-    """Return the difference of one property, as `SpecificationGap.difference`; None if it cannot be measured."""
+    """Return the difference of one property, as `SpecificationGap.difference`, or `None` if it cannot be measured."""
     tests = _tests(against, rated, judge, [each], least_ratings=1, least_groups=1)
     return tests[0][1] if tests else None
 
@@ -156,7 +156,7 @@ def judge_residual(value: Floats, judge: Floats) -> Floats:
 
 
 def people_distance(rated: Ratings) -> Floats:
-    """Return (n,) distance of each rating from the mean of the other people's; NaN if nobody else rated the target."""
+    """Return (n,) distance of each rating from the other people's mean; NaN if no other person rated the target."""
     others = other_people(rated)
     return np.full(len(rated), np.nan) if others is None else np.abs(rated.value - others.new_value)
 
@@ -313,6 +313,6 @@ def _system(conversation: Any) -> str | None:
 
 
 def _entry(conversation: Any, entry: str) -> str | None:
-    """Return a metadata entry as text; None for numbers and nested values."""
+    """Return a metadata entry as text, or `None` for numbers and nested values."""
     value = None if conversation is None else conversation.metadata.get(entry)
     return str(value) if isinstance(value, str | bool) else None

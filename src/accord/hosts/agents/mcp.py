@@ -147,7 +147,7 @@ def _worst(project: Project, count: int, filters: BoardFilters, texts: bool) -> 
     """Return the conversations or turns with the lowest scores of one evaluator.
 
     Raises:
-        BadInput: There are no scores, or none of the named evaluator or system.
+        BadInput: The project has no scores, or no scores of the named evaluator or system.
     """
     board = Board(project)
     latest = board.scores(filters if filters.evaluator is None else replace(filters, evaluator=None, system=None))
@@ -179,7 +179,7 @@ def _worst(project: Project, count: int, filters: BoardFilters, texts: bool) -> 
 def _agreement(project: Project, evaluator: str | None) -> Result:
     """Return the agreement of an evaluator with people, from the latest comparison that has it.
 
-    `evaluator` None is the first one of the latest comparison. The verdict is that of the comparison's first evaluator.
+    By default, `evaluator` is the first one of the latest comparison. The verdict is about the first one compared.
     """
     for run in reversed(project.store.runs("fit", "compare")):
         found = run["results"] or {}

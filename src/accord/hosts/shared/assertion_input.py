@@ -68,7 +68,7 @@ def labeled(scorer: HostScorer, given: Any, labels: Any) -> list[Scored]:
     """Return a score with each rating of the conversations.
 
     Raises:
-        BadInput: There are no labels on the conversations, or they cannot be read.
+        BadInput: The conversations have no labels, or the labels cannot be read.
     """
     chats, rated = _chats_and_labels(scorer, given, labels)
     usable = [each for each in rated if each.question == scorer.question.id and each.value is not None]

@@ -103,7 +103,7 @@ def assert_agreement(
 
     Raises:
         AssertionError: As for `assert_score`.
-        BadInput: An argument is out of range or cannot be read, or there are no labels.
+        BadInput: An argument is out of range or cannot be read, or the labels are missing.
     """
     __tracebackhide__ = True
     if metric not in METRICS:
@@ -191,7 +191,7 @@ def _paired(scorer: HostScorer, scored: Sequence[Scored]) -> Paired:
 
 
 def _scorer(evaluator: Openable | None) -> HostScorer:
-    """Open an evaluator, those of paths and the default one only once in a run of pytest."""
+    """Open an evaluator; paths and the default evaluator are opened only once in a run of pytest."""
     trial = PRESENT.get()
     if evaluator is None and trial is not None:
         config = trial.item.config

@@ -35,7 +35,7 @@ class Prediction:
     Attributes:
         value: Score, in units of the scale.
         answer: Option of the scale next to the score; the score itself on a real scale.
-        probability: Probability of this option; None if it is unknown.
+        probability: Probability of this option, or `None` if it is unknown.
         annotator: Annotator whose answer is predicted, or `population`.
         evaluator: Name and signature of the evaluator.
         comment: Score, band and evaluator in one sentence.
@@ -65,7 +65,7 @@ class Tool(Protocol):
 class PredictionFile:
     """Counts of a file of predictions, and a hint for its import; `skipped` has rows without a prediction by reason.
 
-    Without predictions there is no file.
+    Without predictions, the file is not written.
     """
 
     host: str

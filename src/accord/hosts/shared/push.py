@@ -53,9 +53,9 @@ class HostScore:
         comment: Value, band and evaluator in one sentence.
         details: JSON values: band with its level (0.9: it holds 90% of ratings), interval, annotator, turn, signature,
             version.
-        time: Time of the conversation, ISO 8601 with a time zone; None if unknown.
-        trace: Id of the trace that holds the object; None if unknown.
-        project: Id of the host's project that holds the object; None if unknown.
+        time: Time of the conversation, ISO 8601 with a time zone, or `None` if unknown.
+        trace: Id of the trace that holds the object, or `None` if unknown.
+        project: Id of the host's project that holds the object, or `None` if unknown.
     """
 
     id: str
@@ -109,7 +109,7 @@ class Host(Protocol):
         ...
 
     def update(self, score: HostScore) -> tuple[str, Any] | None:
-        """Return path and body of a PATCH request for a score whose id the host knows; None if POST updates it."""
+        """Return path and body of a PATCH request for a score whose id the host knows, or `None` if POST updates it."""
         ...
 
 
@@ -167,7 +167,7 @@ class Place(NamedTuple):
 
 
 def number_of(value: Any) -> float | None:
-    """Return a finite number, also from its text; None for anything else."""
+    """Return a finite number, also from its text, or `None` for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -49,7 +49,7 @@ class PushRun:
         skipped: Rows with nothing to send, by reason.
         refused: Scores that the host refused, by reason.
         left: Scores to send again with the same command.
-        problem: Reason why scores are left; None without one.
+        problem: Reason why scores are left, or `None` without a problem.
         is_plan: True if nothing was sent.
     """
 
@@ -91,8 +91,8 @@ def push_file(
         host: Name of the host.
         scores: File of `accord score` or `accord follow`, or folder of parts.
         conversations: Files of traces with the conversations that were scored, for those that the store lacks.
-        ids: Kind of the ids of conversations that neither has; by default that of the settings.
-        name: Name of the scores; by default that of the settings, then the question.
+        ids: Kind of the ids of conversations that neither has; by default as in the settings.
+        name: Name of the scores; by default as in the settings, then the question.
         is_plan: Count only.
         on_rows: Called with the number of rows read.
 
@@ -207,7 +207,7 @@ class _Places:
             self._known[conversation.id] = _ids_of(conversation)
 
     def place(self, conversation: str, turn: int | None) -> Place | None:
-        """Return the most exact object of a host that a score is about; None if no id is known."""
+        """Return the most exact object of a host that a score is about, or `None` if no id is known."""
         ids = self._known.get(conversation) or {}
         known = _known_ids(ids, turn) or ({} if self._ids is None else {self._ids: conversation})
         order = ("session", "trace") if turn is None else ("span", "trace", "session")
@@ -234,7 +234,7 @@ def _known_ids(ids: Mapping[str, Any], turn: int | None) -> dict[str, str]:
 
 
 def _time_of(value: Any) -> str | None:
-    """Return a time as ISO 8601 in UTC; None if it is no time."""
+    """Return a time as ISO 8601 in UTC, or `None` if the value is not a time."""
     time = parse_time(value)
     return None if time is None else time.isoformat()
 
@@ -279,7 +279,7 @@ def ledger_path(scores: str, host: str) -> Path:
 class Ledger:
     """Scores that a host has confirmed, in a file with a line per score; the file has no text of conversations.
 
-    Its first line has the time of the first run, which is that of scores whose conversation has none: a host may
+    Its first line has the time of the first run, which also dates scores whose conversation has no time: a host may
     take a score with another time for another score.
 
     Args:

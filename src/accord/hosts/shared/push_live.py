@@ -2,7 +2,7 @@
 
 Scoring hands its rows to a bounded queue and never waits. A thread per host writes them to a spool, sends them, and
 removes them from the spool when the host has confirmed them. While a host is down, scores wait in the spool, also over
-a restart of the process. Several processes may share a spool: the host keeps one score if two of them send it.
+a restart of the process. Several processes may share a spool: the host keeps one score if two processes send it.
 """
 
 from __future__ import annotations

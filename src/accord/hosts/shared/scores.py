@@ -1,7 +1,7 @@
 """Scores of conversations in the form of another tool: the part that all hosts share.
 
 A host passes rows as `accord score` reads them, and gets `ScoreRow`s: a value in units of the scale, or the reason why
-there is none. The numbers are those of `accord score --turns last`.
+there is none. The numbers equal the output of `accord score --turns last`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class HostScorer:
         project: Project of the evaluator, with its conversations and labels.
 
     Raises:
-        BadInput: A source asks a model, and there are no models.
+        BadInput: A source asks a model, and `models` is None.
         NotFitted: The evaluator is not fitted.
 
     >>> from accord.testing import sample_project

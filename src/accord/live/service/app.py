@@ -49,7 +49,7 @@ def make_app(
     seconds: float = REQUEST_SECONDS,
     loopback_only: bool = False,
 ) -> RequestCounter:
-    """Return the ASGI application of live scoring; arguments are those of `TokenGuard`."""
+    """Return the ASGI application of live scoring with the arguments of `TokenGuard`."""
     return RequestCounter(TokenGuard(_routes(service), token, body, seconds, loopback_only), service.metrics)
 
 
@@ -231,7 +231,7 @@ def _add_reports(app: FastAPI, service: Service) -> None:
 
 
 def _span(request: Request) -> str | None:
-    """Return the trace context of a request, by the header `traceparent`; None without a valid one."""
+    """Return the trace context of a request from the header `traceparent`, or `None` if it is missing or invalid."""
     header = request.headers.get("traceparent", "")
     return header if re.fullmatch(TRACEPARENT, header) else None
 

@@ -58,9 +58,9 @@ class AskedQuestion:
     """One question of a request.
 
     Attributes:
-        name: Name in the request; None for a question without one.
+        name: Name in the request, or `None` for a question without a name.
         kind: Type, in OpenAI's words.
-        instructions: Text of its instructions; empty if they are no text.
+        instructions: Text of its instructions; empty if they are not a text.
         labels: Options as the client sent them, in order: texts, or booleans of a choice. Empty for a predicate.
         descriptions: Description of each option; empty without one.
     """
@@ -102,7 +102,7 @@ def parse_decision(body: bytes, content_type: str, dialect: Dialect) -> Decision
 
     Raises:
         BadInput: The body is not strict JSON: a key occurs twice in an object, or a number is NaN or infinite.
-        Unprocessable: A field is missing or invalid, or the state is no conversation.
+        Unprocessable: A field is missing or invalid, or the state is not a conversation.
     """
     content = parse_json(body, content_type, is_strict=True)
     if not isinstance(content, dict):
@@ -152,7 +152,7 @@ def _options_in(value: Fields, kind: Kind, dialect: Dialect, where: str) -> list
     """Return the label and the description of each option.
 
     Raises:
-        Unprocessable: There are no options, or one is no text.
+        Unprocessable: The options are empty, or one is not a text.
     """
     is_choice = kind == "choice"
     if dialect == "systemone":
@@ -181,11 +181,11 @@ def _criteria(value: Any, is_choice: bool) -> list[tuple[Any, Any]]:
 def _parse_state(state: Any, name: str, fields: Collection[str] = ()) -> list[Message | LiveRow]:
     """Return the messages of a conversation in JSON of a form that `POST /v1/scores` takes, or of one reply as a text.
 
-    A text is not searched for messages: the judged reply could then choose what is judged. If the instructions name
+    A text is not searched for messages: the judged reply could then choose the judged text. If the instructions name
     `fields` of the text, it is a line `NAME: JSON` for each, as MLflow sends it.
 
     Raises:
-        Unprocessable: The state is no conversation.
+        Unprocessable: The state is not a conversation.
     """
     if not isinstance(state, str):
         row = _json_state(state)

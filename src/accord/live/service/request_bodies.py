@@ -107,7 +107,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_conversation(content: Any) -> list[Message | LiveRow] | None:
-    """Return the messages of a whole conversation, with a refused row if they are invalid; None for other JSON.
+    """Return the messages of a whole conversation, with a refused row if they are invalid, or `None` for other JSON.
 
     Raises:
         BadInput: The conversation has too many messages.

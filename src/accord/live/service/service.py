@@ -242,7 +242,7 @@ def open_service(
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
-    Arguments and errors are those of `open_ingestor` and `LiveContext.of`.
+    Arguments and errors are the same as in `open_ingestor` and `LiveContext.of`.
     """
     context = LiveContext.of(project, monitoring, ask)
     with open_ingestor(evaluator, annotator, context, sinks, log, conversations, seconds) as ingestor:
@@ -267,7 +267,7 @@ def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str
 
 @asynccontextmanager
 async def _delay_rejection() -> AsyncIterator[None]:
-    """Delay the rejection of a large request by one second, which slows down clients that send many of them."""
+    """Delay the rejection of a large request by one second to slow down clients that send many large requests."""
     try:
         yield
     except (QueueFull, BadInput):

@@ -41,7 +41,7 @@ _SAID = re.compile(
 _ENDS = re.compile(
     r"\s*(?:$|\n|[^\w\s]|_|(?:because|since|as|for|but|with|given|due|on|stars?|points?|out\s+of)\b|\[END)"
 )
-"""Text that must follow a number for it to be a score, unless it has a label: another word may be what it counts."""
+"""Text that must follow a number without a label to make it a score: before any other word it may be a count."""
 _LAST = re.compile(r"(?:[^\w\n\[]|\[(?!END))*+(?:stars?\b|points?\b)?[^\w\n\[]*+(?:$|\n|\[END)")
 _OR = r"(?:[-–—]|to|bordering\s+on|(?:or\s+)?(?:maybe|perhaps|possibly|even)|or)"
 _RANGE_AFTER = re.compile(

@@ -135,7 +135,7 @@ class InContext(LearnedSource[Recipe]):
         return LearnedEvidence(learned, as_evidence(train.question, str(recipe.signature), rows))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """Return this source with its answers about the held-out side, and those of the baselines.
+        """Return this source with its own and the baselines' answers about the held-out side.
 
         `NotFitted` if the source was not learned in this process.
         """

@@ -124,7 +124,7 @@ def initial(shape: TowerShape, seed: int) -> Parameters:
 def bucket_edges(scores: Floats) -> Floats:
     """Return the (b-1,) edges between score buckets (Freedman & Diaconis, 1981).
 
-    Buckets are 2·IQR/∛n wide; there are 1 to 32 of them.
+    Buckets are 2·IQR/∛n wide, and their number is 1 to 32.
     """
     low, high = float(scores.min()), float(scores.max())
     quarter, three = np.percentile(scores, [25, 75])
@@ -242,7 +242,7 @@ def train(shape: TowerShape, tables: Arrays, settings: TowerSettings, seed: int)
 
 
 def _jax() -> tuple[Any, Any]:
-    """Return JAX and Optax; `MissingExtra` if one of them is not installed."""
+    """Return JAX and Optax; raise `MissingExtra` if either is not installed."""
     try:
         import jax
         import optax
@@ -331,7 +331,7 @@ AT_ONCE = 2048
 class TowerSelector(Selector):
     """Utility learned from the scorer's observed errors, by a demonstration tower and an input tower.
 
-    `parts` is a subset of `PARTS`; without a transformer there are no positions.
+    `parts` is a subset of `PARTS`. Positions exist only with a transformer.
     """
 
     cost, needs_pairs = 6, True

@@ -269,7 +269,7 @@ def annotate(
 def _groups(
     conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder
 ) -> Iterator[tuple[Sequence[int], Prompt]]:
-    """Yield groups of turns that share a request, and the request; none if each turn has its own."""
+    """Yield groups of turns that share a request, and the request; yield nothing if each turn has its own request."""
     token_limit = int(guidance.context * 0.8) if guidance.context else LONGEST_DIALOGUE
     for start in range(0, len(turns) if guidance.together else 0, MOST_TOGETHER):
         group = turns[start : start + MOST_TOGETHER]

@@ -261,7 +261,7 @@ class Issues(Source):
         return missing
 
     def _guidance(self, finder: ModelInfo) -> IssuePromptBuilder:
-        """Return the prompts for a chat model; a model fine-tuned by Accord gets those of its training."""
+        """Return the prompts for a chat model, or the training prompts of a model fine-tuned by Accord."""
         made = self.context.folder / finder.name.removeprefix(HF) / MADE
         if finder.name.startswith(HF) and made.is_file():
             training = read_json_file(made)["guidance"]
@@ -314,7 +314,7 @@ class Issues(Source):
         return replace(chosen, columns=tuple(replace(c, part_of=parts.get(c.name)) for c in chosen.columns))
 
     def _notes(self, samples: Sequence[Sample], found: Mapping[str, Sequence[IssueAnnotation]]) -> dict[Target, Note]:
-        """Return the issues of each sample, and a warning if turns of it have no annotation."""
+        """Return the issues of each sample, and a warning if some of its turns have no annotation."""
         notes = {}
         for sample in samples:
             own = [each for each in found.get(sample.conversation.id, ()) if sample.turn in {None, each.target.turn}]
@@ -350,7 +350,7 @@ def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
 
 
 def turns_of(samples: Iterable[Sample], all_speakers: bool = False) -> list[Sample]:
-    """Return the turns to ask a judge about: those of the samples' conversations, up to the last sampled turn."""
+    """Return the turns to ask a judge about: turns of the samples' conversations, up to the last sampled turn."""
     last_turns: dict[str, tuple[Conversation, int]] = {}
     for sample in samples:
         last = len(sample.conversation.turns) - 1 if sample.turn is None else sample.turn

@@ -164,7 +164,7 @@ class WrittenPool:
 
 @dataclass(frozen=True)
 class _SourceText:
-    """Lower-case text of the conversations that a pool is written from, and the names in it."""
+    """Lower-case text of the conversations that a pool is written from, and the names in this text."""
 
     text: str
     names: PrivateNames

@@ -169,7 +169,7 @@ class ExtractedReasons:
 def extract(
     sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST
 ) -> PromptFlow[ExtractedReasons]:
-    """Ask for the main reasons for the good or bad rating of a conversation, or of one reply in it."""
+    """Ask for the main reasons for the good or bad rating of a conversation, or of one of its replies."""
     side, visible = Polarity.SAT if good else Polarity.DSAT, show(sample)
     missing = truncated_share(sample, visible)
     entries = yield from ask_for_list(extraction_prompt(visible, side, guidance, most), _form(most))

@@ -457,7 +457,7 @@ def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> 
 
 
 def passage(conversation: Conversation, question: Question) -> str | None:
-    """Return the passage of a conversation closest to an assertion; `None` if no turn shares a word with it."""
+    """Return the passage of a conversation closest to an assertion, or `None` if no turn shares one of its words."""
     quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
     if quote is not None:
         return quote

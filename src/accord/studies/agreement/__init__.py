@@ -1,1 +1,1 @@
-"""Agreement of annotators, and sentences about it."""
+"""Agreement of annotators, and sentences that describe it."""

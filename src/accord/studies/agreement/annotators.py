@@ -190,7 +190,7 @@ class AnnotatorHabit:
     Attributes:
         person: Name of the annotator.
         level: Mean difference to the others' answers on the same items, in units of the scale; below 0 is harsh.
-        width: Spread of the answers divided by that of the others on the same items; below 1 is narrow.
+        width: Spread of the answers divided by the others' spread on the same items; below 1 is narrow.
         follows: Pearson's r between this annotator's answers to the main question and to each other question.
     """
 

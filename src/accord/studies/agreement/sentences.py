@@ -1,4 +1,4 @@
-"""Sentences about the agreement of annotators, for leads: how much, who is stricter, and what to do about it."""
+"""Sentences about the agreement of annotators, for leads: its size, strict annotators, and next steps."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def describe_levels(habits: Sequence[AnnotatorHabit]) -> str:
 
 
 def describe_agreement_on(question: str, alpha: Figure) -> str:
-    """Return the agreement on a question as a headline, with its number of ratings and what to do about it.
+    """Return the agreement on a question as a headline, with its number of ratings and a next step.
 
     >>> describe_agreement_on("Satisfaction", Figure("alpha", 0.27, 0.1, 0.4, 72))
     'People agree a little on Satisfaction (0.27 on 72 ratings): settle the wording before you use these ratings'
@@ -144,7 +144,7 @@ def _names(habits: Sequence[AnnotatorHabit]) -> str:
 
 
 def _points(habits: Sequence[AnnotatorHabit]) -> str:
-    """Return the sizes of levels as a chart of them shows them, such as "0.37 to 0.48 points"."""
+    """Return the sizes of levels as their chart shows them, such as "0.37 to 0.48 points"."""
     sizes = [abs(each.level.value or 0.0) for each in habits]
     first, last = written(min(sizes), "points"), written(max(sizes), "points")
     return f"{first} points" if first == last else f"{first} to {last} points"
