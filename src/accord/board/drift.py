@@ -36,7 +36,7 @@ def drift_of(
     Args:
         project: The project.
         evaluator: Evaluator with its digest; default: the one in use.
-        question: Question of the scores; default: the project's main question. Anchors are scored on the evaluator's own
+        question: Question of the scores; default: the main question. Anchors are scored on the evaluator's own
             question; on others, only traffic is tested.
         now: Current time.
         used: The evaluator in use; default: it is loaded.

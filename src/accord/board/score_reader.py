@@ -220,8 +220,8 @@ class SelectedScores:
     def texts(self) -> pl.DataFrame:
         """Return one row per text: mean `value` over annotators, and their standard deviation `apart`.
 
-        For a new annotator, `apart` is the standard deviation of the predicted answer: people disagree on a text as far as their answers
-        are expected to differ.
+        For a new annotator, `apart` is the standard deviation of the predicted answer: people
+        disagree on a text as far as their answers are expected to differ.
         """
         import polars as pl
 

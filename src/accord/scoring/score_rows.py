@@ -98,7 +98,7 @@ def time_of(milliseconds: float) -> datetime:
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return a time (`parse_time`) in milliseconds since 1970, or `None` outside the years 1 to 9999 UTC."""
+    """Return a time as milliseconds since 1970, or `None` for a value that `parse_time` does not read as a time."""
     time = parse_time(value)
     return None if time is None else (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
