@@ -161,7 +161,7 @@ def first_with_quote(quote: str, texts: Sequence[str], counted: re.Pattern[str] 
 
 @lru_cache(4)
 def _plain(text: str, counted: re.Pattern[str] | None) -> tuple[str, list[tuple[int, int]]]:
-    """Return a normalized text for the search of quotes, and pairs of places in it and in the original.
+    """Return a normalized text for the search of quotes, and its pairs of normalized and original places.
 
     A run of white space is one blank, and a text that `counted` matches its first group. The places are the beginning
     of the text and both ends of each such part. The quotes of a text come one after the other, so a few texts are kept.

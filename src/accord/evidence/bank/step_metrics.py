@@ -161,7 +161,7 @@ class StepMetric:
 
 
 def repeated_calls(found: ConversationSteps) -> float:
-    """Number of steps whose tool and arguments are those of an earlier step of the conversation.
+    """Number of steps with the tool and arguments of an earlier step of the conversation.
 
     Arguments are equal if their JSON values are, or if texts that are not JSON differ only in white space.
     """
