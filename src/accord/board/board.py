@@ -165,7 +165,7 @@ class Board:
         )  # fmt: skip
 
     def _drift(self, scores: SelectedScores) -> attribution.Attribution | None:
-        """Return the drift of all scores of the evaluator; None for ratings, and for scores on another scale."""
+        """Return the drift of all scores of the evaluator, or `None` for ratings and for scores on another scale."""
         about, question = scores.selection, self.project.rubric.get(str(scores.selection.question))
         if about.answers != "predicted" or scores.is_other_scale or question is None:
             return None
@@ -226,7 +226,7 @@ class Board:
 
 
 def new_scores_section(project: Project) -> Section | None:
-    """Return the section on the new conversations of the evaluator that scored last; None without any scores."""
+    """Return the section on the new conversations of the evaluator that scored last, or `None` if nothing is scored."""
     board = Board(project)
     try:
         found = board.figures(BoardFilters())
@@ -257,7 +257,7 @@ class ListedText:
 
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
     True if the evaluator learned from the conversation, and `is_unlike` if it is unlike the training data. `words` are
-    those of the user's last message, and `issues` the kinds of issues found.
+    the text of the user's last message, and `issues` the kinds of issues found.
     """
 
     conversation: str

@@ -40,11 +40,11 @@ class MeanDifference:
         by: Dimension of the two groups, `evaluator`, or the length of the last period (`day`, `week`).
         first, second: Names of the groups.
         difference: With a 95% interval unless there are too few conversations.
-        p: Two-sided, with Holm's correction over `tests` differences; None without an interval.
+        p: Two-sided, with Holm's correction over `tests` differences, or `None` if `difference` has no interval.
         paired: True if both sides have common inputs or texts, which narrow the interval.
         shared: Number of common inputs or texts.
         texts: Numbers of texts.
-        tests: Number of differences that were tested together; the interval is that of this difference alone.
+        tests: Number of differences that were tested together; the interval is for this difference alone.
         means: Means of the two sides; their difference is `difference`.
         values: Maker of the values: scores, or people.
     """
@@ -99,7 +99,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def group_difference(
     scores: SelectedScores, texts: pl.DataFrame, by: str, first: str | None, second: str | None
 ) -> MeanDifference | None:
-    """Return the difference of two groups, by default of those of `pair_of`; None with fewer than two.
+    """Return the difference of two groups, by default the groups of `pair_of`, or `None` with fewer than two.
 
     A named group without texts gives a difference without a value.
     """
@@ -159,7 +159,7 @@ def question_differences(
 def evaluator_difference(
     scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, against: str
 ) -> MeanDifference | None:
-    """Return the difference of two evaluators on the texts that both scored; None if their scales differ.
+    """Return the difference of two evaluators on the texts that both scored, or `None` if their scales differ.
 
     Raises:
         UnknownName: The other evaluator has no scores on this question.
@@ -180,7 +180,7 @@ def evaluator_difference(
 
 
 def last_period_difference(scores: SelectedScores, texts: pl.DataFrame, time: TimeSeries) -> MeanDifference | None:
-    """Return the difference of the last period and all earlier ones; None with a single period."""
+    """Return the difference of the last period and all earlier ones, or `None` with a single period."""
     import polars as pl
 
     if len(time.moments) < 2:

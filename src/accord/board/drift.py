@@ -31,12 +31,12 @@ def drift_of(
     now: datetime | None = None,
     used: Evaluator | None = None,
 ) -> attribution.Attribution | None:
-    """Return the drift of an evaluator's scores on a question; None for a question without a numeric scale.
+    """Return the drift of an evaluator's scores on a question, or `None` if its scale is not numeric.
 
     Args:
         project: The project.
         evaluator: Evaluator with its digest; default: the one in use.
-        question: Question of the scores; default: that of the project. Anchors are scored on the evaluator's own
+        question: Question of the scores; default: the main question. Anchors are scored on the evaluator's own
             question; on others, only traffic is tested.
         now: Current time.
         used: The evaluator in use; default: it is loaded.
@@ -73,7 +73,7 @@ def drift_report(
 
 
 def in_use(project: Project) -> Evaluator | None:
-    """Return the evaluator in use; None if there is none, or if it cannot be loaded."""
+    """Return the evaluator in use, or `None` if it is not set or cannot be loaded."""
     try:
         return project.load()
     except AccordError:

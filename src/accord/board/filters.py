@@ -80,8 +80,8 @@ class BoardFilters:
         answers: `predicted` scores, or ratings `given` by people. By default scores, unless the evaluator learned from
             every shown conversation and people rated some.
         synthetic: Leave synthetic conversations out, show only these, or include them.
-        training: Leave out or include scores of conversations that the evaluator learned from. If there are no others,
-            these are shown.
+        training: Leave out or include scores of conversations that the evaluator learned from. If the project has only
+            such scores, they are shown.
         by: Dimension of the table; by default `system`, or `version` if only versions differ.
         first, second: Two values of `by` to compare.
         low, high: Scores from `low` up to, but not including, `high`; the upper end of the scale is included.
@@ -171,7 +171,7 @@ class BoardFilters:
 
     @property
     def base(self) -> BoardFilters:
-        """The filters without those of lists and comparisons; selections with the same base share their data."""
+        """The filters, except the filters of lists and comparisons; selections with the same base share their data."""
         return replace(
             self, against=None, first=None, second=None, low=None, high=None, unscored=False, order="worst", by=None
         )

@@ -36,7 +36,7 @@ def evaluator_notes(selection: BoardFilters, evaluator: str, names: Mapping[str,
 
 
 def scale_notes(asked: Question | None, low: float, high: float) -> Iterator[str]:
-    """Yield the note about scores on another scale than that of the question."""
+    """Yield the note about scores on another scale than the question's."""
     if asked is not None:
         yield (
             f"these scores are on a scale from {low:g} to {high:g}, and the rubric asks {asked.shown} on "

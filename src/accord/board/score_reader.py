@@ -58,7 +58,7 @@ class BoardChoices:
     """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores.
 
     `names` has the name of each evaluator with the day of its first score, and `answered` the evaluators by question.
-    `topics` and `systems` are those of the conversations, at most `MAX_CHOICES`.
+    `topics` and `systems` occur in the conversations, at most `MAX_CHOICES` of each.
     """
 
     questions: Mapping[str, int]
@@ -220,8 +220,8 @@ class SelectedScores:
     def texts(self) -> pl.DataFrame:
         """Return one row per text: mean `value` over annotators, and their standard deviation `apart`.
 
-        For a new annotator `apart` is that of the predicted answer: people disagree on a text as far as their answers
-        are expected to differ.
+        For a new annotator, `apart` is the standard deviation of the predicted answer: people
+        disagree on a text as far as their answers are expected to differ.
         """
         import polars as pl
 
@@ -249,11 +249,11 @@ class ScoreReader:
         return self.mart.state(), self.project.store.labels_version(), *self.conversations.chosen(selection)
 
     def texts(self, selection: BoardFilters) -> SelectedScores | None:
-        """Return the rows of a selection, or None if the mart holds none at all.
+        """Return the rows of a selection, or `None` if the mart is empty.
 
         Raises:
-            UnknownName: There are no scores on this question, or by this evaluator.
-            StoreError: The mart or every file in it is unreadable.
+            UnknownName: The mart has no scores on this question, or by this evaluator.
+            StoreError: The mart or each of its files is unreadable.
         """
         with self._lock:
             state = self.state(selection)
@@ -352,7 +352,7 @@ class ScoreReader:
         rows, state = self.mart.read(
             lambda rows: rows.filter(wanted & _trained(selection, training)).select(columns).collect()
         )
-        alone = in_training and not len(rows)  # there are no other scores to show
+        alone = in_training and not len(rows)  # only such scores exist
         if alone:
             rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
         options = self._options(whose)
@@ -564,7 +564,7 @@ def _is_other_scale(question: Question | None, options: tuple[float, ...]) -> bo
 
 
 def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:
-    """Return the ends of the scale: those of the question, else of the options, else of the values."""
+    """Return the ends of the question's scale, else the ends of the options, else the ends of the values."""
     if question is not None and question.scale.is_ordered and question.scale.numbers:
         return min(question.scale.numbers), max(question.scale.numbers)
     if len(options) > 1:

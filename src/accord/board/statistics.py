@@ -202,7 +202,8 @@ def _happened(
 class DisputedText:
     """A text with disagreement between annotators: `apart` is the standard deviation of their scores.
 
-    For a new annotator it is that of the predicted answer, and nobody has the lowest or the highest score.
+    For a new annotator, it is the standard deviation of the predicted answer, and no annotator has the lowest or the
+    highest score.
     """
 
     conversation: str
@@ -340,7 +341,7 @@ _ATTRIBUTIONS = msgspec.json.Decoder(dict[str, float])
 def _attributions(cell: str) -> Mapping[str, float]:
     with suppress(msgspec.MsgspecError, ValueError):
         return _ATTRIBUTIONS.decode(cell)
-    try:  # some are no numbers
+    try:  # some values are not numbers
         found = json.loads(cell)
     except ValueError:
         return {}

@@ -26,7 +26,7 @@ Place = tuple[str, int | None]
 def user_words(conversation: Conversation, turn: int | None = None, length: int = WORDS_LENGTH) -> str:
     """Return the last message of the user, before a turn if one is given, cut to a length.
 
-    Without a message of the user it is the last message of anybody.
+    If the user wrote no message, it is the last message of any speaker.
     """
     turns = conversation.turns if turn is None else conversation.turns[: turn + 1]
     texts = [each.content for each in turns if each.role == "user" and each.content.strip()]

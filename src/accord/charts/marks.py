@@ -37,7 +37,7 @@ from accord.values import Estimate
 ROW, LINE, GAP = 26, 18, 12
 """Height of a row, height of a line of text, and space between columns, in pixels."""
 WIDTH, NARROWEST_PLOT = 430, 150
-"""Width of a chart of rows, which fits a phone, and smallest width of a plot with labels beside it, in pixels."""
+"""Width of a chart of rows, which fits a phone, and smallest width of a plot with labels at its side, in pixels."""
 INSET = 8
 """Left edge of a plot whose labels stand above their rows."""
 
@@ -46,7 +46,7 @@ INSET = 8
 class ChartRow:
     """A row of an interval plot, a bar chart or ranges; the label links to `href` if there is one.
 
-    Ranges show `words` beside the number.
+    Ranges show `words` next to the number.
     """
 
     label: str
@@ -378,7 +378,7 @@ def _bin_counts(values: Sequence[float], first: int, step: float, bins: int) -> 
 
 
 def _row_area(rows: Sequence[ChartRow], numbers: Sequence[str], axis: Axis, ends: tuple[float, float]) -> PlotArea:
-    """Return the plot area of a chart of rows; labels stand beside the rows if they are short, else above them."""
+    """Return the plot area of a chart of rows; labels are left of the rows if they are short, else above them."""
     right = GAP + 6 + max((text_width(number, LABEL) for number in numbers), default=0)
     beside = GAP + 4 + max((text_width(row.label, LABEL) for row in rows), default=0)
     left = beside if WIDTH - beside - right >= NARROWEST_PLOT else INSET
@@ -429,6 +429,6 @@ def _bar(row: ChartRow, area: PlotArea, y: float) -> str:
 
 
 def _bar_number(value: float, is_share: bool) -> str:
-    """Return the number beside a bar: a percentage, a count with thousands separators, or three digits."""
+    """Return the label of a bar: a percentage, a count with thousands separators, or three digits."""
     text = f"{value:.0%}" if is_share else f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
     return text.replace("-", "−")

@@ -292,7 +292,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
-    """Return the ends of the axis: the given ones, else those of the data, rounded outward within the limits."""
+    """Return the ends of the axis: the given ends, else the ends of the data, rounded outward within the limits."""
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if high - low < 1e-12:

@@ -265,7 +265,7 @@ def install_command(extra: str) -> str:
 
 
 def _installation() -> tuple[str, Path | None]:
-    """Return pip's flag and the source checkout of this installation; None for one from an index or a wheel."""
+    """Return pip's flag and the source checkout of this installation, or `None` if it came from an index or a wheel."""
     from importlib.metadata import PackageNotFoundError, distribution  # slow to import, rarely needed
 
     try:

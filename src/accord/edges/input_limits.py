@@ -118,7 +118,7 @@ def open_regular(path: Path) -> io.FileIO:
 def open_unpacked(path: Path) -> io.BufferedReader[Any]:
     """Open a file for reading and unpack gzip, bzip2 and xz, for any name of the file.
 
-    `fileno` is that of the file on disk. A compressed file is not `seekable`, and reading it can raise `BadInput`.
+    `fileno` belongs to the file on disk. A compressed file is not `seekable`, and reading it can raise `BadInput`.
 
     Raises:
         BadInput: As `open_regular`, or the compression format is not supported.
@@ -265,7 +265,7 @@ def sendable_json(value: Any) -> Any:
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the number in a text of one to nine ASCII digits; None for any other text.
+    """Return the number in a text of one to nine ASCII digits, or `None` for any other text.
 
     `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
 
@@ -309,7 +309,7 @@ _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,12})?", re.ASCII)
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Return a time in UTC, or None for another value or a time outside the years 1 to 9999.
+    """Return a time in UTC, or `None` if the value is not a time in the years 1 to 9999.
 
     Accepts ISO texts, in UTC unless they have a zone, and seconds, milliseconds, microseconds or nanoseconds since
     1970, as a number or as text.

@@ -58,7 +58,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def one_line(text: str, most: int = LONGEST_LINE) -> str:
-    r"""Return a text as one line of at most about `most` characters, with control characters escaped.
+    r"""Return a text on a single line of at most about `most` characters, with control characters escaped.
 
     >>> print(one_line("a name\nof two lines"))
     a name\nof two lines

@@ -7,7 +7,7 @@
 | `write_atomically` | files that are replaced in one step: pages, cards, spooled answers |
 | `check_output` | paths that a user names |
 
-New files have mode 0600 whatever the umask is. An existing file keeps its mode.
+New files have mode 0600, regardless of the umask. An existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -
 
 
 def replace_file(source: Path, target: Path) -> None:
-    """Rename a file over another; on Windows, wait for a second while another process has one of them open."""
+    """Rename a file over another; on Windows, wait for a second while another process has either file open."""
     deadline = time.monotonic() + _REPLACE_SECONDS
     while True:
         try:
@@ -126,7 +126,7 @@ class ProtectedFile(NamedTuple):
     """A file or folder that no output may replace.
 
     Attributes:
-        path: The file, or the folder with everything in it; it need not exist.
+        path: The file, or the folder with all its files; it need not exist.
         role: Its role in an error, such as `the store`.
     """
 

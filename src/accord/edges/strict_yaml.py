@@ -215,7 +215,7 @@ def validate(model: type[Model], content: Any, where: str, section: Sequence[str
 
 
 def _line_of(where: str, keys: Sequence[str]) -> int | None:
-    """Return the line of a key of a YAML file; None if `where` is no such file."""
+    """Return the line of a key of a YAML file, or `None` if `where` is another text."""
     try:
         node = yaml.compose(read_text(Path(where), YAML_BYTES), _UniqueKeys) if Path(where).is_file() else None
     except (BadInput, OSError, ValueError, yaml.YAMLError):
@@ -231,7 +231,7 @@ def _line_of(where: str, keys: Sequence[str]) -> int | None:
 
 
 def validation_messages(error: ValueError) -> list[str]:
-    """Return the errors of a validation, each as one line: place, reason, and the value if it is short."""
+    """Return the errors of a validation, each on a single line: place, reason, and the value if it is short."""
     if not isinstance(error, ValidationError):
         return [str(error)]
     lines = []

@@ -55,7 +55,7 @@ _asking: list[Callable[[str], bool]] = []
 
 
 def trusted_file() -> Path:
-    """Return the path of the record: `trusted.json` in the folder `ACCORD_CONFIG`, or in that of the user's system."""
+    """Return the path of the record: `trusted.json` in `ACCORD_CONFIG` or the user's configuration folder."""
     folder = os.environ.get(CONFIGURATION_VARIABLE)
     if folder:
         return Path(folder) / TRUSTED_FILE
@@ -172,7 +172,7 @@ def check_code(folder: Path, name: str, file: Path | None = None) -> None:
     Args:
         folder: Folder of the project.
         name: Name of the file or module in `plugins:`.
-        file: The file; None for a module of an installed package.
+        file: The file, or `None` for a module of an installed package.
 
     Raises:
         BadInput: It may not be run, or the user's record is damaged.
@@ -376,7 +376,7 @@ def _hash(value: str) -> str:
 
 
 def project_that_set(variable: str) -> Path | None:
-    """Return the folder of the project whose `.env` file has set a variable; None if it is empty or the user's own."""
+    """Return the folder of the project whose `.env` file has set a variable, or `None` if no project set it."""
     value, known = os.environ.get(variable), _file_variables.get(variable)
     return known[1] if value and known is not None and _hash(value) == known[0] else None
 
@@ -402,7 +402,7 @@ def ask_with(ask: Callable[[str], bool] | None) -> None:
 
 
 def own_project(folder: Path) -> None:
-    """Trust a project that the user has just created; a record that cannot be written is no error.
+    """Trust a project that the user has just created; a record that cannot be written is ignored.
 
     If its folder has a file `.env` already, another person may have written that file, and the project is not trusted.
     """

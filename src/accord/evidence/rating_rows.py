@@ -150,7 +150,7 @@ def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tup
 
 
 def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable:
-    """Return one row per pair: the evidence of the first minus that of the second, present where both are.
+    """Return one row per pair: the first evidence minus the second evidence, present if both are present.
 
     Pairs that share a conversation, directly or through others, form one group, which folds never split. `BadInput` if
     a side of a pair has no evidence.

@@ -211,7 +211,7 @@ class Source(ABC):
 
     @property
     def promised(self) -> float | None:
-        """Share of calls (good or bad) that should agree with people, .5 to 1; None if scores need no calls."""
+        """Share of calls (good or bad) that should agree with people, .5 to 1, or `None` if scores need no calls."""
         return None
 
     @property

@@ -26,7 +26,7 @@ class Column:
         name: Unique name.
         signature: Signature of the source that made the values.
         question: Question of an answer block.
-        option: Option of an answer block; the value is the judge's probability of it.
+        option: Option of an answer block; the value is the option's probability by the judge.
         centre: In a table of differences, the mean over the compared conversations.
         part_of: Name of the feature that the column belongs to; 0 means that the feature is absent. Attributions
             report the contribution of the feature.

@@ -240,7 +240,10 @@ def encode(
 def _encode_one(
     example: TrainingExample, guidance: IssuePromptBuilder, opened: OpenedModel, room: int
 ) -> tuple[Encoded | None, int]:
-    """Return an example's tokens and the number of turns left out at its beginning; None if it is too long."""
+    """Return an example's tokens and the number of turns left out at its beginning.
+
+    The tokens are `None` if the example is too long.
+    """
     answer = opened.answer_tokens(example.answer)
     sample = example.sample
     assert sample.turn is not None
@@ -280,7 +283,7 @@ def encoder_batch_of(rows: Sequence[Encoded]) -> dict[str, Any]:
 def batch_of(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:
     """Return rows padded at their end, with the tokens of answers as labels.
 
-    With `cut`, logits are computed for the last positions alone; those of the prompts would need most of the memory.
+    With `cut`, logits are computed for the last positions alone; logits of the prompts would need most of the memory.
     """
     import torch
 

@@ -70,8 +70,8 @@ def evaluate(
     - `bleu4` of the comments, 0 to 100, over the same turns (Papineni et al., 2002, as sacrebleu computes it);
     - `unread`, 0 to 1, a row per reason: the share of turns without an assessment;
     - `types_equal` and `types_covered`, 0 to 1: the share of turns whose kinds of issues are the reference's, or
-      include all of them. There are rows over all turns and over the turns with an issue in the reference, each with
-      all kinds and with the kind `without` ignored on both sides. A turn that was not read counts as wrong.
+      include the reference's. There are rows over all turns and over the turns with an issue in the reference, each
+      with all kinds and with the kind `without` ignored on both sides. A turn that was not read counts as wrong.
 
     Args:
         predicted: Assessments by the model; a missing one counts as `not asked`.

@@ -49,7 +49,7 @@ async def probe(
 
     Raises:
         BadInput: The model runs in this process, or the address of the endpoint is not a web address.
-        ModelError: There is no key, the address or its key is not confirmed, or the endpoint is unreachable.
+        ModelError: The key is missing, the address or its key is not confirmed, or the endpoint is unreachable.
     """
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no endpoint to check; use mode logprobs")
@@ -77,7 +77,7 @@ async def probe(
 
 
 def best_mode(capabilities: list[Capability]) -> tuple[str | None, str]:
-    """Return the best mode that the capabilities allow, and the reason; None if there is none."""
+    """Return the best mode that the capabilities allow, or `None` if they allow no mode, and the reason."""
     able = {capability.name for capability in capabilities if capability.able}
     reasons = {
         "decisions": "a probability per option for all questions of a conversation in one request",

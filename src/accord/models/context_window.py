@@ -14,9 +14,10 @@ from accord.values import Conversation, Document, Question, Sample, Turn, steps
 
 
 def context_of(model: str) -> int | None:
-    """Return the context length of a model in this process, in tokens of prompt and answer; None for an endpoint.
+    """Return the context length of a model in this process, in tokens of prompt and answer.
 
-    A folder that cannot be read gets the default; opening the model reports the error.
+    The length is `None` for an endpoint. A folder that cannot be read gets the default; opening the model reports the
+    error.
     """
     if not in_process(model):
         return None

@@ -102,7 +102,7 @@ def open_embedder(name: str) -> Embedder:
 
     Raises:
         BadInput: No embedder has this name.
-        ModelError: There is no API key for the endpoint.
+        ModelError: The API key of the endpoint is missing.
     """
     if name in {SENTENCE_TRANSFORMERS, ENDPOINT}:
         raise BadInput(f"{name!r} has no model name after the colon")
@@ -359,7 +359,7 @@ class EmbeddingExchange(Exchange[str, Floats]):
         width: int | None = None,
         sources: Mapping[str, Sequence[str] | None] | None = None,
     ) -> None:
-        """`width` is the width of a plan's random vectors, by default that of the stored vectors.
+        """`width` is the width of a plan's random vectors, by default the width of the stored vectors.
 
         `sources` has the conversations of each text; None, or no entry, if they are unknown.
         """

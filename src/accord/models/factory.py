@@ -194,7 +194,7 @@ def open_judge(
 
     Raises:
         BadInput: The mode does not exist, or the model in this process does not support it or is not on this machine.
-        ModelError: There is no API key.
+        ModelError: The API key is missing.
     """
     if mode in DECISIONS:
         return DecisionsJudge(_open_decisions(mode, model, base_url, options), instructions, DIALECTS[mode])

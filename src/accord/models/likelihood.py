@@ -113,7 +113,7 @@ class LikelihoodExchange(Exchange[Request, tuple[Likelihood, ...]]):
             raise NotSent(str(error)) from None
 
     def cost(self, requests: Sequence[Request], assume: Assumption = "stand_in") -> Sequence[Any]:
-        """Return the model's requests; none for a model in this process."""
+        """Return the model's requests. A model in this process sends no requests."""
         return self._likelihood.requests([request.content for request in requests])
 
     def encode(self, key: str, request: Request, answer: tuple[Likelihood, ...]) -> PaidRow:

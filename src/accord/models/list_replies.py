@@ -88,7 +88,7 @@ def stand_in_twice(stand_in: StandIn) -> StandIn:
 
 
 def parse_list(text: str, form: ListForm, by_schema: bool = True) -> list[dict[str, Any]] | None:
-    """Return the entries of a reply as objects with the form's fields; None if the reply is not a list.
+    """Return the entries of a reply as objects with the form's fields, or `None` if the reply is not a list.
 
     A line gives the first field alone. Missing fields and fields of another type are left out. Without a schema, a
     reply without a list is split into sentences.

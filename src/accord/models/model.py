@@ -35,8 +35,8 @@ class Prompt:
         top_logprobs: Number of likeliest tokens to return for the first position; 0 for none.
         schema: JSON Schema of the reply.
         repeat: Number that makes equal prompts different requests.
-        conversations: Conversations whose text, or text derived from it, the messages contain; None if they are
-            unknown. It is not part of the request.
+        conversations: Conversations whose text, or text derived from it, the messages contain, or `None`
+            if they are unknown. They are not part of the request.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -76,7 +76,7 @@ class Reply:
     Attributes:
         text: The text.
         model: Name of the model that answered.
-        first_token: Probability of each of the likeliest first tokens; None if the endpoint returned none.
+        first_token: Probability of each of the likeliest first tokens, or `None` if the endpoint omits them.
         usage: Tokens that the endpoint reports.
     """
 

@@ -100,7 +100,7 @@ class Role:
 
     @cached_property
     def redactor(self) -> Redactor | None:
-        """Redactor of its requests; None if they stay on this machine, or if nothing is redacted."""
+        """Redactor of its requests, or `None` if they stay on this machine or nothing is redacted."""
         settings = self.settings
         if settings.mode == "recorded":
             return None

@@ -146,7 +146,7 @@ _SCHEMES = ("bearer", "basic", "token")
 def secrets(searched: SearchedText) -> Spans:
     """Yield API keys, tokens, private keys, passwords of URLs, and values that are named as a password or key.
 
-    A named value needs a digit or a symbol: "my password is wrong" is no secret.
+    A named value needs a digit or a symbol: "my password is wrong" is not a secret.
     """
     text = searched.text
     for start in filter(searched.lowered.__contains__, _TOKEN_STARTS):
@@ -383,7 +383,7 @@ def phones(searched: SearchedText) -> Spans:
 
 
 def _has_other_name(searched: SearchedText, match: re.Match[str]) -> bool:
-    """Return True if the words before a number say that it is another one, such as that of an order."""
+    """Return True if the words before a number say that it is another one, such as an order number."""
     words = searched.words_before(match.start())
     return any(map(words.__contains__, _OTHER_HINTS)) and _OTHER_NUMBER.search(words) is not None
 

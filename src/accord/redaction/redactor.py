@@ -171,7 +171,7 @@ class Redaction:
     _quoted: dict[str, Redacted] = field(default_factory=dict, repr=False)  # turns whose quotes were moved
 
     def reserve(self, *texts: str) -> None:
-        """Keep the numbers of placeholders in these texts free, which are no placeholders of this redaction."""
+        """Keep the numbers of other placeholders in these texts free; this redaction did not make them."""
         for text in texts:
             for match in PLACEHOLDER.finditer(text) if "<" in text else ():
                 if match.group() not in self.values:

@@ -10,7 +10,7 @@ from functools import cache
 
 Spans = Iterator[tuple[int, int]]
 NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![A-Za-z0-9+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){6})", re.ASCII)
-"""First character of what may be a number of a card, of a country, or of a telephone: seven digits or more."""
+"""First character of a possible number of a card, a country or a telephone: seven digits or more."""
 
 
 class SearchedText:
@@ -179,7 +179,7 @@ def normalized(text: str) -> tuple[str, list[int] | None]:
     """Return a text with ASCII digits, spaces and dashes, without invisible characters.
 
     Returns:
-        The text, and the place in the original of each character; None if every character kept its place.
+        The text, and the place in the original of each character, or `None` if every character kept its place.
     """
     if (text.isascii() and text.isprintable()) or _odd().search(text) is None:
         return text, None

@@ -38,8 +38,8 @@ class CardOptions:
     """Options of a card.
 
     Attributes:
-        held_out: Files of conversations and ratings that the evaluator has never seen; without them, the figures are
-            those of the cross-validation.
+        held_out: Files of conversations and ratings that the evaluator has never seen. By default, the figures
+            come from the cross-validation.
         made_by: `people` or `models`; ratings by models are refused unless it is `models`.
         by: Metadata entries to audit by, besides the assistant version.
     """
@@ -58,8 +58,8 @@ def card_of(project: Project, name: str | None = None, options: CardOptions | No
         options: Held-out files, maker of the ratings, and groups.
 
     Raises:
-        BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those of
-            models and nothing declares it.
+        BadInput: The evaluator does not exist, its ratings were changed since it was fitted, or they look like ratings
+            by models and nothing declares it.
     """
     options = options or CardOptions()
     evaluator = project.load(project.folder(name))
@@ -242,7 +242,7 @@ def _baselines(comparison: Comparison, verdict: Verdict) -> list[Row]:
 
 
 def _limits(labels: Row, test: Row, fitted: Fitted | None) -> list[str]:
-    """Return sentences on what the figures do not cover."""
+    """Return sentences about the limits of the figures."""
     limits = []
     if labels["made_by"] == "models":
         limits.append("The ratings were made by models: the card says nothing about agreement with people")
@@ -274,7 +274,7 @@ def gate_checks(
     require_refit: bool = False,
     allow_unproven: bool = False,
 ) -> list[Check]:
-    """Check the verdict and the conditions of a gate; arguments and errors are those of `Project.gate`."""
+    """Check the verdict and the conditions of a gate, with the arguments and errors of `Project.gate`."""
     question = project.question
     scale = question.scale if question.scale.is_ordered and not question.compares else None
     required = None if card is None else AgreementCard.read(card)
@@ -311,7 +311,7 @@ def check_card(
         min_within: As `min_agreement`, for r within annotators.
 
     Raises:
-        BadInput: The card is about the judge of a table, or there is no evaluator.
+        BadInput: The card is about the judge of a table, or the evaluator does not exist.
     """
     check_limits(min_agreement, min_within)
     minimums = {"agreement": min_agreement, "within": min_within}

@@ -30,7 +30,7 @@ class Check:
     """A condition with the required minimum and the actual value; `None` if the value is undefined.
 
     `value` may be the lower bound of an interval; `estimate` is then the number that the interval belongs to. `reason`
-    says why a value is undefined, and `words` what holds if the condition is no number.
+    says why a value is undefined. `words` describe a condition that is not about a number.
     """
 
     condition: str
@@ -65,7 +65,7 @@ class Check:
 def verdict_checks(
     name: str, verdict: Mapping[str, Any] | None, with_mean: bool, allow_unproven: bool = False
 ) -> list[Check]:
-    """Return the check of the verdict on an evaluator; none if there is no verdict.
+    """Return the check of the verdict on an evaluator, or an empty list if it has no verdict.
 
     Args:
         name: Name of the evaluator.
@@ -113,7 +113,7 @@ def check_gate(
         scale: Scale of the scores, if their mean lies within it.
 
     Raises:
-        BadInput: No condition is given, a limit is out of range, or there is no run to check.
+        BadInput: No condition is given, a limit is out of range, or no run can be checked.
     """
     check_limits(min_agreement, min_within)
     _check_range("max-unscored", max_unscored, 0, 1, "a share lies")
@@ -140,7 +140,7 @@ def _score_checks(
     """Return the checks of the latest scores: their scale, their mean, and the share that is scored.
 
     Raises:
-        BadInput: There are no scores, or only scores of conversations that the evaluator learned from.
+        BadInput: The project has no scores, or only scores of conversations that the evaluator learned from.
     """
     rows = latest_scores(project.store, project.mart, synthetic)
     if not rows:
@@ -192,7 +192,7 @@ def check_limits(min_agreement: float | None, min_within: float | None) -> None:
     """Raise an error for a limit that no correlation reaches.
 
     Raises:
-        BadInput: A limit is no number, or out of range.
+        BadInput: A limit is not a number, or is out of range.
     """
     _check_range("min-agreement", min_agreement, -1, 1, "a correlation lies")
     _check_range("min-within", min_within, -1, 1, "a correlation lies")
@@ -215,7 +215,7 @@ def _check_range(name: str, value: float | None, low: float, high: float, reason
 def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None, Any]:
     """Return the first evaluator of the latest comparison, the lower bounds of its r, and its run.
 
-    The bounds are those of r pooled and within annotators.
+    There is one bound for the pooled r and one for r within annotators.
 
     Raises:
         BadInput: No comparison was run yet.

@@ -60,7 +60,7 @@ def gate_junit(checks: Sequence[Check]) -> str:
 
 
 def gate_markdown(checks: Sequence[Check]) -> str:
-    """Return the verdict and the checks as Markdown; texts of users are escaped, and mention nobody."""
+    """Return the verdict and the checks as Markdown; texts of users are escaped, and cannot mention an account."""
     failed = sum(not check.passed for check in checks)
     verdict = f"failed: {failed} of {count_of(len(checks), 'condition')} not met" if failed else "passed"
     rows = [

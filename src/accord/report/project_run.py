@@ -137,13 +137,13 @@ class RunOptions:
     """Options of a run that replace inferred settings.
 
     Attributes:
-        infers: Infer the rubric from the labels instead of using that of the project.
+        infers: Infer the rubric from the labels instead of using the project's rubric.
         main: Main question of an inferred rubric.
         labels: Columns with ratings in the files of conversations.
         raters: Columns with the ratings of one person each.
         scales: Lowest and highest value by question.
         is_anonymous: Treat annotators as positions in a list, not as persons.
-        roles: Roles of the files mapped to those of Accord.
+        roles: Roles of the files mapped to Accord's roles.
         recorded_model: Recorded model to use as the judge.
         evaluator: Evaluator to fit without comparing all.
         about: Text for the report about the conversations and ratings.
@@ -192,14 +192,14 @@ def run_project(
         sources: Files or folders of conversations, labels and recorded judgments.
         out: Output folder: new, empty, or of an earlier run.
         format: Format of the conversations, or `auto`.
-        columns: Accord's column names mapped to those of the files.
+        columns: Accord's column names mapped to the files' column names.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_stage: Called with the name of each stage before it begins.
         options: Options that replace inferred settings.
         on_note: Called with a sentence about each inferred setting.
 
     Raises:
-        BadInput: A file cannot be read, there are no or too few ratings, or the folder holds other files.
+        BadInput: A file cannot be read, the files have too few ratings or none, or the folder holds other files.
     """
     folder, notes = RunFolder(out), list[str]()
 
@@ -272,7 +272,7 @@ def run_project(
 def _with_judgements(
     config: Config, imported: Imported, out: Path, options: RunOptions, note: Callable[[str], None]
 ) -> Config:
-    """Return the settings with a model's answers in the files as the recorded judge, or as part of it."""
+    """Return the settings with a model's answers in the files as the recorded judge or a part of that judge."""
     paths = [str(path.resolve()) for path in imported.judged.write(out)]
     judge = config.models.get(JUDGE)
     if not paths:
@@ -484,7 +484,7 @@ class RunSettings(NamedTuple):
 def run_settings(out: Path, config_file: Path | None = None, is_named: bool = False) -> RunSettings:
     """Settings of `accord run`: of a project file that is named or in the working folder, or the defaults.
 
-    If the output folder is that of an earlier run and its project file was edited since, that file is used.
+    If the output folder belongs to an earlier run and its project file was edited since, that file is used.
 
     Args:
         out: The output folder, which holds the store.

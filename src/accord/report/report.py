@@ -77,11 +77,11 @@ def write_report(
 ) -> Path:
     """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
-    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings,
-    `name` is that of the project, by default of its folder, and `curve_draws` as in `Project.insights`.
+    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings.
+    `name` is the name of the project, by default of its folder. `curve_draws` is as in `Project.insights`.
 
     Raises:
-        BadInput: There are no ratings, or too few.
+        BadInput: The project has no ratings, or too few.
     """
     target = Path(path)
     shown = report_values(project, fitted or project.fit_offline(), about, name, curve_draws)
@@ -93,7 +93,7 @@ def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
     """Return the report without a head, for a page of the workbench, whose `pages` replace commands.
 
     Raises:
-        BadInput: There are no ratings, or too few.
+        BadInput: The project has no ratings, or too few.
     """
     return Markup(render_page("report_body.html", report_values(project, fitted, pages=pages)))
 
@@ -141,7 +141,7 @@ def content(
     """Return the values of the template; sections without data are `None`.
 
     Raises:
-        BadInput: There are no ratings.
+        BadInput: The project has no ratings.
     """
     if fitted.held_out is None:
         raise BadInput("no ratings of this evaluator's question, so its agreement is unknown; import ratings")
@@ -292,7 +292,7 @@ def _habits(found: Comparison) -> Values:
 
 
 def _worst(tried: Compared) -> list[Values]:
-    """Return the ratings with the largest errors, one per conversation, with all ratings of it."""
+    """Return the largest error of each conversation, the largest first, with all ratings of its target."""
     found = tried.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(np.isfinite(system.new_value), np.abs(rated.value - system.new_value), -1.0)

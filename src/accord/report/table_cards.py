@@ -63,7 +63,7 @@ def check_makers(names: Iterable[str], made_by: str) -> None:
         made_by: `people` or `models`.
 
     Raises:
-        BadInput: `made_by` is something else, or a name is that of a model and `made_by` is `people`.
+        BadInput: `made_by` has another value, or an annotator has the name of a model and `made_by` is `people`.
     """
     if made_by not in ("people", "models"):
         raise BadInput(f"--labels-by {made_by}: allowed are people and models")

@@ -13,7 +13,7 @@ from accord.edges import count_of
 from accord.results import Ledger, part_html
 
 Pages = Mapping[str, tuple[str, str]]
-"""Page of the workbench that does what a command does, with the text of its button, by the first words of a command."""
+"""Page of the workbench for a command, with the text of its button, by the first words of the command."""
 Verdict = Mapping[str, Any]
 """A verdict as JSON (`accord.decisions.Verdict.to_json`, or as stored with an evaluator)."""
 

@@ -134,7 +134,7 @@ class WorkerPool:
 
 
 def pickled(work: Callable[..., Any]) -> bytes | None:
-    """Return the work as bytes, or None if it cannot be pickled."""
+    """Return the work as bytes, or `None` if it cannot be pickled."""
     try:
         return _dumped(work)
     except Exception:  # anything that holds a lock, a file or a connection
@@ -178,7 +178,7 @@ class _PoolCall:
         self.done = SimpleQueue[tuple[int, tuple[Any] | None]]()
 
     def take(self, first: bool = False) -> int | None:
-        """Return the index of the first or the last remaining piece; None if none remains."""
+        """Return the index of the first or the last remaining piece, or `None` if all pieces are taken."""
         try:
             return self._left.popleft() if first else self._left.pop()
         except IndexError:
@@ -222,8 +222,8 @@ class Worker:
 
     Args:
         imports: Modules to import at the start.
-        memory: Largest address space in bytes, where the platform can limit it; the process ends if it needs more, and
-            what it writes to standard error is dropped. None sets no limit.
+        memory: Largest address space in bytes, if the platform can limit it; the process ends if it needs more, and
+            its standard error is dropped. `None` sets no limit.
     """
 
     def __init__(self, imports: Sequence[str], memory: int | None = None) -> None:
@@ -317,7 +317,7 @@ class WorkerThreads:
             worker.close()
 
     def submit(self, piece: Any) -> Future[Any]:
-        """Queue a piece; the future raises what the work raised, or `WorkerLost` if its workers were killed."""
+        """Queue a piece; the future raises the work's exception, or `WorkerLost` if its workers were killed."""
         return self._threads.submit(self._ask, piece)
 
     def _ask(self, piece: Any) -> Any:

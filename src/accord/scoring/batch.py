@@ -125,7 +125,7 @@ class BatchScorer:
         options: Options of scoring; `turns` must select one turn per row for `__call__`.
         access: Models and answers that the evaluator's sources may use.
         format: Format of the rows; `auto` detects each row's format.
-        columns: Our column names to those of the rows.
+        columns: Our column names to the rows'.
         roles: Roles in the rows to `user`, `assistant`, `system` or `tool`.
 
     Raises:
@@ -361,7 +361,7 @@ def confirm_endpoints(scorer: BatchScorer) -> None:
 
 
 def _packed(folder: Path) -> bytes | None:
-    """Return a folder's files as one archive, the same bytes for the same files; None without a folder."""
+    """Return a folder's files as an archive, or `None` if it does not exist; the bytes depend only on the files."""
     if not folder.is_dir():
         return None
     content = io.BytesIO()

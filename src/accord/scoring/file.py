@@ -77,7 +77,7 @@ class _Input:
         format: Format of the conversations, or `auto`.
         columns: Our column names to the source's.
         skips: True to skip bad rows instead of stopping at the first.
-        bad: Errors of skipped rows; all of them if `keeps_bad`, else the first ones.
+        bad: Errors of all skipped rows if `keeps_bad`, else of the first ones.
         left_out: Ids of conversations that `synthetic` excludes.
     """
 
@@ -165,7 +165,7 @@ class _ConversationCounts:
                 self._last_unlike, self.unlike = row["conversation"], self.unlike + 1
 
     def drift_sentence(self, moved: Sequence[Shift]) -> str | None:
-        """Return the sentence on drift, or None if nothing was compared and no conversation is unlike."""
+        """Return the sentence on drift. If nothing was compared and no conversation is unlike, return `None`."""
         return drift_summary(moved, self.unlike, self.all) if moved or self.unlike else None
 
 
@@ -382,7 +382,7 @@ class _DriftWatch:
         """Return the shift of each feature; empty without data to compare."""
         if self._then is None or self._now is None:
             return []
-        # The first and the last sample of a conversation are enough to group it; all of them hold many long texts.
+        # The first and the last sample of a conversation are enough to group it; all samples hold many long texts.
         ends = [sample for each in self._ends.values() for sample in each]
         group_of = {target.conversation: group for target, group in groups_of(ends, self.group_by).of.items()}
         return shifts(self._then, self._now, lambda target: group_of.get(target.conversation, target.conversation))
@@ -399,13 +399,13 @@ def counted(run: Mapping[str, Any]) -> str:
 
 
 def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> dict[str, Any] | None:
-    """Return the latest finished run of some commands with this selection of conversations; None without one."""
+    """Return the latest finished run of some commands with this selection of conversations, or `None`."""
     done = [run for run in store.runs(*commands) if run["status"] == "done" and counted(run) == synthetic]
     return dict(done[-1]) if done else None
 
 
 def latest_scored(store: Store, mart: Mart, synthetic: Synthetic = WITHOUT_SYNTHETIC) -> str | None:
-    """Return the id of the latest finished run with scores in the mart; None without one.
+    """Return the id of the latest finished run with scores in the mart, or `None`.
 
     Raises:
         StoreError: The mart cannot be read.

@@ -188,7 +188,7 @@ def _worker_count(scorer: BatchScorer, execution: Execution) -> int:
 
 
 def _files(sources: Iterable[str | Path]) -> list[File]:
-    """Return the given files and those of given folders, each once; texts without speakers in folders are skipped."""
+    """Return the given files and the files in given folders, each once, without folders' texts without speakers."""
     files, skipped = set[File](), list[str]()
     for source in map(str, sources):
         is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))

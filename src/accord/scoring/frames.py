@@ -26,7 +26,7 @@ def score_frame(frame: Any, evaluator: str | Path | BatchScorer) -> Any:
         pyarrow for pyarrow, and Polars for everything else. A row that cannot be scored has a status and a reason.
 
     Raises:
-        BadInput: The frame is no table, the folder holds no evaluator, or the evaluator needs access to models.
+        BadInput: The frame is not a table, the folder holds no evaluator, or the evaluator needs access to models.
 
     >>> import polars as pl
     >>> from accord.testing import sample_project

@@ -4,8 +4,8 @@
 |---|---|
 | every row | a status, a turn of 0 or later, a conversation unless it is a bad row |
 | a row without a score | a reason, and no number |
-| a score | finite numbers; options that rise and are those of the other rows; probabilities of 0 to 1 that sum to 1 |
-| the same | variance and entropy of its distribution; intervals that rise and lie on the scale |
+| a score | finite numbers; increasing options, the same in all rows; probabilities of 0 to 1 that sum to 1 |
+| the same | variance and entropy of its distribution; increasing intervals on the scale |
 | the same | a value on the scale: its mean or an option, unless most rows of the part have a latent answer |
 | predictions of other questions | the same, without variance and entropy |
 | all rows | the counts and the sum of the metadata |

@@ -232,7 +232,7 @@ def finished(out: str) -> set[str]:
 
 
 def read_manifest(out: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder of parts, or None if there is none.
+    """Return the manifest of a folder of parts, or `None` if the folder has none.
 
     Raises:
         BadInput: It is damaged, or of another version.
@@ -324,7 +324,7 @@ def conclude(
 ) -> list[ScorePart]:
     """Write every existing part into the manifest, remove outdated parts, and return the rest.
 
-    Other processes may do the same for other parts at the same time; the last one to write lists all of them.
+    Other processes may do the same for other parts at the same time; the last one to write lists all parts.
     """
     known = {part.key: part for part in made if not part.failed}
     keys, urls = {piece.key for piece in planned}, _source_urls(planned)

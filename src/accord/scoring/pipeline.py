@@ -167,9 +167,9 @@ class Perspective:
         """Return the perspective of a user's options.
 
         Args:
-            annotator: Annotator; None without one.
+            annotator: Annotator, or `None` to predict a new annotator.
             panel: Members of a panel; empty without one.
-            rule: Rule of the panel; None for `mean`.
+            rule: Rule of the panel, by default `mean`.
 
         Raises:
             BadInput: An annotator and a panel are given, or a rule without a panel.
@@ -225,10 +225,10 @@ class Scorer:
     Attributes:
         evaluator: The evaluator that scores; adapted to a new domain if the options say so.
         perspective: Annotator whose answers are predicted.
-        speaker: Name under which the head learned the annotator; None for a new annotator.
-        selection: Threshold of selective scores; None if scores carry no calls.
+        speaker: Name under which the head learned the annotator, or `None` for a new annotator.
+        selection: Threshold of selective scores, or `None` if scores carry no calls.
         loss: Loss whose expectation a value minimizes.
-        certificate: Test of the bands in a new domain; None without one.
+        certificate: Test of the bands in a new domain, or `None` if it was not run.
 
     Raises:
         BadInput: The options are invalid, in general or for this evaluator.

@@ -73,7 +73,7 @@ class ScoreCounts:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the values; None without any."""
+        """Mean of the values, or `None` if all texts are unscored."""
         return self.total / self.scored if self.scored else None
 
 
@@ -92,7 +92,7 @@ class ScoreRun(Tabular):
     Attributes:
         counts: Counts of the scores.
         level: Level of the samples: `turn` or `conversation`.
-        out: File of scores; None if `scores` holds them.
+        out: File of scores, or `None` if `scores` holds them.
         run: Id of the run in the store.
         conversations: Number of conversations with a row.
         in_training: Number of training conversations among them.
@@ -105,7 +105,7 @@ class ScoreRun(Tabular):
         left_out: Conversations that the setting `synthetic` excludes.
         plausibility: Sentence on the plausibility check of the evaluator.
         role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
-        scores: Rows of scores if there is no file.
+        scores: Rows of scores if `out` is `None`.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:

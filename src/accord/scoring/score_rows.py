@@ -62,13 +62,13 @@ class ConversationFacts:
 
 
 def conversation_time(turns: Iterable[Turn], metadata: Mapping[str, Any]) -> datetime | None:
-    """Return the time of a conversation's last message, or of its metadata; None if it has none."""
+    """Return the time of a conversation's last message, or of its metadata, or `None` if it is unknown."""
     latest = max((time for turn in turns if (time := _turn_time(turn)) is not None), default=_named_time(metadata))
     return None if latest is None else time_of(latest)
 
 
 def _turn_time(turn: Turn) -> int | None:
-    """Return the time of a message, or of its other fields, in milliseconds since 1970; None if it has none."""
+    """Return the time of a message, or of its other fields, in milliseconds since 1970, or `None` if it is unknown."""
     time = milliseconds(turn.time)
     return _named_time(turn.extra) if time is None else time
 
@@ -98,13 +98,13 @@ def time_of(milliseconds: float) -> datetime:
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return a time (`parse_time`) in milliseconds since 1970, or None if it is no time of the years 1 to 9999 UTC."""
+    """Return a time as milliseconds since 1970, or `None` for a value that `parse_time` does not read as a time."""
     time = parse_time(value)
     return None if time is None else (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def input_of(turns: Sequence[Turn], turn: int | None) -> str | None:
-    """Return the hash of everything before a reply, or of the first user message; None without any words."""
+    """Return the hash of everything before a reply, or of the first user message, or `None` if it has no words."""
     before = [each for each in turns if each.role == "user"][:1] if turn is None else turns[:turn]
     words = " ".join(word for each in before for word in _WORD.findall(each.content.casefold()))
     return blake2b(words.encode("utf-8", "replace"), digest_size=8).hexdigest() if words else None
@@ -118,7 +118,7 @@ class RowOrigin:
         question: Main question of the evaluator.
         evaluator: Name of the evaluator with a digest of its learned state; scores of another fit are not replaced.
         origin: `batch` or `live`.
-        run: Id of the run; None for live replies.
+        run: Id of the run, or `None` for live replies.
     """
 
     question: str

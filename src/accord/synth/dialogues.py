@@ -110,7 +110,7 @@ def generate_conversations(
         on_made: Called with each result.
 
     Raises:
-        BadInput: There is no topic, or a method needs documents.
+        BadInput: The list of topics is empty, or a method needs documents.
     """
     topics = yield from topics_of(settings, library, seed)
     personas = yield from personas_of(settings, seed)

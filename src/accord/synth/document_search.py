@@ -22,7 +22,7 @@ class DocumentIndex:
         """Index documents with unique IDs.
 
         Raises:
-            BadInput: There is no document, or two have the same ID.
+            BadInput: The list of documents is empty, or two have the same ID.
         """
         self.documents = {str(document.id): document for document in documents}
         if not documents or len(self.documents) < len(documents):
@@ -33,7 +33,7 @@ class DocumentIndex:
         """Read the text files of a folder, or the rows of a file with `text`.
 
         Raises:
-            BadInput: There is no document, or one of them cannot be read.
+            BadInput: No document is found, or a document cannot be read.
         """
         source = Path(path)
         try:
@@ -45,7 +45,7 @@ class DocumentIndex:
         """Return documents by ID.
 
         Raises:
-            UnknownName: There is no document with an ID.
+            UnknownName: An ID does not belong to a document.
         """
         for name in ids:
             if name not in self.documents:
@@ -53,7 +53,7 @@ class DocumentIndex:
         return [self.documents[name] for name in ids]
 
     def best(self, text: str, most: int) -> list[Document]:
-        """Return the best documents for a text by BM25, the best first, if they share a word with it."""
+        """Return the documents that share a word with a text, the best by BM25 first."""
         tokens = self._tokens([text])
         if not tokens[0]:
             return []

@@ -1,6 +1,6 @@
 """Settings (`synth:` of accord.yaml) and prompts of synthetic conversations.
 
-The prompts are those of table 6 (LLM-RUBRIC, appendix F), in files; dialogues and documents are fenced as data.
+The files have the prompts of table 6 (LLM-RUBRIC, appendix F); dialogues and documents are fenced as data.
 """
 
 from __future__ import annotations
@@ -192,5 +192,5 @@ def shortened(text: str, most: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a topic or a persona as one line without closing quotation marks."""
+    """Return a topic or a persona on a single line, with straight quotation marks."""
     return " ".join(sendable(text).replace("“", '"').replace("”", '"').split())

@@ -75,7 +75,7 @@ def topics_of(settings: SynthSettings, library: DocumentIndex | None, seed: int)
     """Return the topics of the settings without repetitions; a number requests that many from the user's model.
 
     Raises:
-        BadInput: There is no topic, or a topic names an unknown document.
+        BadInput: The list of topics is empty, or a topic names an unknown document.
     """
     setting, listed = settings.topics, tuple[Topic, ...]()
     if isinstance(setting, int):

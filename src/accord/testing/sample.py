@@ -38,7 +38,7 @@ def sample_project(
         conversations: Number of conversations, 1 to 150; each has three or four ratings from 1 to 4.
         given: Model objects by role, as in `Project`.
         profile: `small`, or `default` for the settings of a project whose `accord.yaml` is empty.
-        **settings: Settings of `accord.yaml` that replace those of the profile.
+        **settings: Settings of `accord.yaml` that replace the settings of the profile.
 
     Raises:
         BadInput: A setting or the profile is unknown, or a setting has an invalid value.

@@ -26,7 +26,7 @@ class Label:
         target: The rated conversation or turn.
         question: ID of the question.
         annotator: ID of the annotator.
-        value: The answer; None if the question does not apply.
+        value: The answer, or `None` if the question does not apply.
         time: Time of the rating, if known.
         wording: Wording and scale of the question at that time (`Question.wording`), if known.
         against: The other conversation of a comparison.
@@ -170,11 +170,11 @@ class Annotation:
         question: The answered question; `issue:KIND` for an issue, `overall` for the score of a turn with issues.
         by: The annotator's ID, or the name of the model or metric.
         kind: Kind of annotator: person, model or metric.
-        value: The answer; None if the question does not apply, or for a model's answer with a `distribution`.
+        value: The answer, or `None` if the question does not apply or a model's answer has a `distribution`.
         distribution: The probability of each option.
         outside: Probability of all answers other than the options, 0 to 1.
         quote: Quoted words of the target as evidence; may be empty.
-        span: Start and end of the quote in the turn, in characters; None if the quote is not found.
+        span: Start and end of the quote in the turn, in characters, or `None` if the quote is not found.
         comment: The reason, as text; may be empty.
         signature: Signature of the pipeline that made it (`Signature`).
         mode: Method by which a judge's distribution was obtained.
@@ -183,7 +183,7 @@ class Annotation:
         time: Time of the annotation.
         wording: Wording and scale of the question at that time (`Question.wording`), if known.
         against: The other target of a comparison.
-        called: Original name of an issue's kind before it was mapped to the taxonomy; None if it is unchanged.
+        called: Original name of an issue's kind before it was mapped to the taxonomy, or `None` if it is unchanged.
         losses: Reasons for parts of the model's reply that could not be parsed.
         seen: Digest of the dialogue up to the turn (`turn_digests`); empty if unknown.
         group: Digest shared by the overall score of a turn and its issues; else empty.
@@ -282,7 +282,7 @@ class Annotation:
 
     @property
     def is_of_issues(self) -> bool:
-        """True for a model's overall score of a turn and the issues found with it."""
+        """True for a model's overall score of a turn and its issues."""
         return self.kind == "model" and bool(self.group)
 
     @property

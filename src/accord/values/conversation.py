@@ -50,8 +50,8 @@ class Turn:
     Attributes:
         role: `user`, `assistant`, `system` or `tool`; between two people any two names.
         content: Text of the message.
-        name: Name of the speaker; None if unknown.
-        time: Time of the message, ISO 8601; None if unknown.
+        name: Name of the speaker, or `None` if unknown.
+        time: Time of the message, ISO 8601, or `None` if unknown.
         extra: Further fields of the log, such as tool calls and ids.
 
     >>> Turn("user", "Where is my order?").to_json()
@@ -167,8 +167,8 @@ class Document:
 
     Attributes:
         text: The text.
-        id: Identifier in the log; None without one.
-        title: Title; None without one.
+        id: Identifier in the log, or `None` if the log has none.
+        title: Title, or `None` if the document is untitled.
 
     >>> Document("Returns are free for 45 days.", title="Returns").to_json()
     {'text': 'Returns are free for 45 days.', 'title': 'Returns'}
@@ -193,7 +193,7 @@ class Conversation:
         turns: A tuple; also `GrowingTurns` of a conversation in progress, or `PlainTurns` of a plain log.
         documents: Texts available to the assistant.
         metadata: `system` (name of the assistant), `topic`, `user`, `version`, and all other keys of the log.
-        reply: Index of the judged turn from 0, if only one is judged (see `at`); None for all replies.
+        reply: Index of the judged turn from 0, or `None` to judge all replies (see `at`).
 
     >>> chat = Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!")), metadata={"system": "bot-2"})
     >>> chat.system, [turn.content for turn in chat.replies], len(chat.at(0).turns)
@@ -251,7 +251,7 @@ class Conversation:
 
     @property
     def version(self) -> str | None:
-        """Version of the assistant, from metadata such as `version`, `release` or `app_version`; None if unknown.
+        """Version of the assistant, from metadata such as `version`, `release` or `app_version`, or `None` if unknown.
 
         Without one, the only version that the turns of a finished conversation name.
 
@@ -337,7 +337,7 @@ class Sample:
 
     Attributes:
         conversation: The conversation.
-        turn: Index of the judged turn, from 0; None for the whole conversation.
+        turn: Index of the judged turn, from 0. `None` stands for the whole conversation.
         hidden: Range of turns that are not shown, first and last + 1; see `models/context_window.py`.
 
     >>> Sample(Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!"))), turn=1).target

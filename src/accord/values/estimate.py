@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95% interval, or with another range that the head or legend beside it names.
+    """A number with its 95% interval, or with another range that a column head or legend names.
 
     Attributes:
         value: `None` if the number is undefined.

@@ -36,8 +36,8 @@ class Issue:
         type: Kind of issue, as named in the taxonomy.
         comment: One sentence on the problem.
         quote: Quoted words of the reply as evidence; may be empty.
-        span: Start and end of the quote in the reply, in characters; None if the quote is not found.
-        said: Original name of the kind before it was mapped to the taxonomy; None if it is unchanged.
+        span: Start and end of the quote in the reply, in characters, or `None` if the quote is not found.
+        said: Original name of the kind before it was mapped to the taxonomy, or `None` if it is unchanged.
     """
 
     type: str
@@ -161,7 +161,7 @@ def first_with_quote(quote: str, texts: Sequence[str], counted: re.Pattern[str] 
 
 @lru_cache(4)
 def _plain(text: str, counted: re.Pattern[str] | None) -> tuple[str, list[tuple[int, int]]]:
-    """Return a normalized text for the search of quotes, and places in it with the places in the text.
+    """Return a normalized text for the search of quotes, and its pairs of normalized and original places.
 
     A run of white space is one blank, and a text that `counted` matches its first group. The places are the beginning
     of the text and both ends of each such part. The quotes of a text come one after the other, so a few texts are kept.
@@ -259,7 +259,7 @@ class Taxonomy(FrozenModel):
         return kind
 
     def find(self, name: str) -> IssueType | None:
-        """Return a kind by name or alias, ignoring case and punctuation; None if there is none."""
+        """Return a kind by name or alias, ignoring case and punctuation, or `None` if it is unknown."""
         return self._by_name.get(normalized_name(name))
 
     @cached_property

@@ -42,7 +42,7 @@ class PluginCode(NamedTuple):
 
 
 _noted: list[PluginCode] = []
-"""Plug-ins that wait for the first lookup, those of the project that was opened last at the end."""
+"""Plug-ins that wait for the first lookup; the project that was opened last comes last."""
 _loaded: dict[tuple[Path, str], PluginCode] = {}
 _latest: list[Path] = []
 
@@ -99,7 +99,7 @@ def plugin_code(folder: Path) -> tuple[PluginCode, ...]:
 
 
 def accept_code(codes: Iterable[PluginCode]) -> None:
-    """Note plug-ins that came with a pickled scorer; whoever sends one can run any code here."""
+    """Note plug-ins that came with a pickled scorer; a pickle can run any code in this process."""
     with _lock:
         _noted.extend(each for each in codes if (each.folder, each.name) not in _loaded and each not in _noted)
 
@@ -114,8 +114,8 @@ def load_plugins() -> None:
     """Run the noted plug-ins. One that cannot be loaded is tried again at the next lookup.
 
     Raises:
-        BadInput: A plug-in of the project that was opened last may not be run, or fails. Those of other projects are
-            named in a warning.
+        BadInput: A plug-in of the project that was opened last may not be run, or fails. A warning
+            names the failed plug-ins of other projects.
     """
     if not _noted:
         return

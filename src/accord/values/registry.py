@@ -39,7 +39,7 @@ class Contract(NamedTuple):
 
     @classmethod
     def function(cls, arguments: int, shape: str, check: str = "") -> Contract:
-        """Return the contract of functions, not classes, that are called with so many arguments."""
+        """Return the contract of functions, not classes, that are called with this number of arguments."""
         return cls(partial(_takes, arguments), shape, check)
 
     @classmethod
@@ -109,7 +109,7 @@ class Registry(Generic[T]):
         """Return a decorator that registers a plug-in under `name`.
 
         Raises:
-            BadInput: Another plug-in has the name already, or the object is no plug-in of this kind.
+            BadInput: Another plug-in has the name already, or the object is not a plug-in of this kind.
         """
         if not isinstance(name, str):
             raise BadInput(f'a {self.kind} is registered under a name: write .register("NAME"), got {_described(name)}')
@@ -287,7 +287,7 @@ class _Fault(NamedTuple):
 
 
 def plugin_error(error: BaseException) -> PluginError | None:
-    """Return an error raised inside a plug-in as one that names it, its line and the cause; None for other errors.
+    """Return a `PluginError` with the plug-in, the line and the cause of an error raised inside it, else `None`.
 
     The traceback is logged at level INFO, which `--verbose` prints.
     """

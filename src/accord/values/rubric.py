@@ -196,7 +196,7 @@ class Question(FrozenModel):
         reasons: Conversations that a learned assertion comes from.
 
     Raises:
-        ValueError: A meaning is that of no option, or the name is too long or has control characters.
+        ValueError: A meaning does not belong to an option, or the name is too long or has control characters.
 
     >>> helpful = Question(id="Q1", text="Was it helpful?", scale=Scale(options=(1, 2, 3)), name="Helpful")
     >>> helpful.can_be_judged, helpful.shown

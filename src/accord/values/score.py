@@ -144,7 +144,7 @@ class Score:
         notes: Values from sources by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
         rated: True if people had rated the target when the evaluator was fitted.
         in_training: True if the evaluator learned from the target's conversation: such a score is better than others.
-        version: Version of the assistant (`Conversation.version`); None if unknown.
+        version: Version of the assistant (`Conversation.version`), or `None` if unknown.
 
     Raises:
         BadInput: A number is NaN or infinite.
@@ -190,7 +190,7 @@ class Score:
         return {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)}
 
     def to_json(self) -> ScoreRow:
-        """Return the score as one flat row."""
+        """Return the score as a flat row."""
         (low, high), (band_low, band_high) = self.interval, self.band or (None, None)
         return {
             "conversation": self.target.conversation, "turn": self.target.turn, "version": self.version,

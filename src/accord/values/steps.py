@@ -27,11 +27,11 @@ class Step:
     """A call of a tool and its result; one of both may be missing.
 
     Attributes:
-        turn: Index of the turn that is the step's target: the result's, or the call's if there is no result.
-        call_turn: Index of the turn that makes the call; None for a result without a call.
+        turn: Index of the step's target: the turn of the result, or the turn of the call if the result is missing.
+        call_turn: Index of the turn that makes the call, or `None` if the call is missing.
         name: Name of the tool; empty if unknown.
         arguments: Arguments as the log has them, usually JSON; empty if unknown.
-        result: Text of the result; None without one.
+        result: Text of the result, or `None` if the result is missing.
         is_error: True if the result is flagged as an error: `is_error`, `isError` or `error` in the message or in the
             JSON object of its text, a `status` of error or failed, `"success": false`, or a text that begins with the
             word error, exception or traceback.
@@ -159,7 +159,7 @@ _ANY = ("any", None)
 
 
 def result_id(turn: Turn) -> str | None:
-    """Return the id of the call that a result answers; None if the log has none."""
+    """Return the id of the call that a result answers, or `None` if the log has none."""
     found = next((turn.extra[key] for key in ("tool_call_id", "call_id") if turn.extra.get(key)), None)
     return None if found is None else str(found)
 
@@ -187,7 +187,7 @@ def step_turns(turns: Sequence[Turn]) -> list[int]:
 
 
 def steps_at(sample: Sample) -> tuple[Step, ...]:
-    """Return the steps whose target is that of a sample; all steps for a whole conversation.
+    """Return the steps with the target of a sample, or all steps for a whole conversation.
 
     The steps of the last conversation are kept, because its samples come one after the other.
     """

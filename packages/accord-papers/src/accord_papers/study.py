@@ -1,4 +1,4 @@
-"""Parts of a paper: what each needs, how it is run, and its table beside the published figures."""
+"""Parts of a paper: needs, run, and table with the published figures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StudyInput:
         """Return the folder that holds some data sets.
 
         Raises:
-            BadInput: One of them is missing.
+            BadInput: A data set is missing.
         """
         return [self.folder(name).parent for name in names][0]
 
@@ -202,8 +202,8 @@ class Part:
         title: Place in the paper and subject, such as "Table 2: ablations".
         on_data: Runs the part on the public data sets.
         on_project: Runs the part on a project.
-        limits: Reason why the part, or a piece of it, cannot be run as published: data or models that cannot be had.
-        roles: Returns the roles of the models that the part asks on a project; None for no model.
+        limits: Reason why some or all of the part cannot be run as published: data or models that are not available.
+        roles: Returns the roles of the models that the part asks on a project. `None` if it asks no model.
     """
 
     name: str
@@ -220,12 +220,12 @@ class Part:
 
 @dataclass(frozen=True)
 class PartResult:
-    """Outcome of a part: `table` is None for a part that cannot be run, or that lacks data or packages here.
+    """Outcome of a part: `table` is `None` for a part that cannot be run, or that lacks data or packages here.
 
     Attributes:
         status: `works`; `partial` and `impossible` for parts with `limits`; `skipped` with the reason.
         runs_on: The input of a part that is skipped because the other one is given.
-        missing_roles: Roles without a model in the project, for a part that is skipped because of them.
+        missing_roles: Roles without a model in the project, if the part is skipped for that reason.
     """
 
     part: Part

@@ -145,7 +145,7 @@ class TurnHistory:
 
 
 class DocumentPassage:
-    """Words in order, to compare with those of a reply; `places` has the positions of each as bits of a number."""
+    """Words in order, to compare with a reply's words; `places` has the positions of each as bits of a number."""
 
     __slots__ = ("length", "places")
 

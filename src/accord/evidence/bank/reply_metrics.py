@@ -343,7 +343,7 @@ _NO_WORDNET = SimpleNamespace(synsets=lambda word: ())
 def score(
     hypothesis: Sequence[str], reference: Sequence[str], stem: Callable[[str], str] = ENGLISH_WORDS.stem_of
 ) -> float:
-    """Return METEOR of some words with those of a reference, 0 to 1.
+    """Return METEOR of some words with a reference's words, 0 to 1.
 
         F = P·R / (α·P + (1 - α)·R)        score = F·(1 - γ·(chunks / matches)^β)        α = .9, β = 3, γ = .5
 

@@ -355,7 +355,7 @@ class MetricSession:
         self.history.add(self._parsed(text), is_reply=True)
 
     def _parsed(self, text: str) -> ParsedText:
-        """Parse a message. Documents whose language cannot be detected get that of the message."""
+        """Parse a message. Documents whose language cannot be detected get the message's language."""
         message = ParsedText(text, self._before, self._named)
         if message.words.language is not self._before:
             self._before = message.words.language

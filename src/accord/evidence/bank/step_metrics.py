@@ -152,18 +152,18 @@ class StepMetric:
         self.__name__, self.__doc__ = measure.__name__, measure.__doc__
 
     def __call__(self, conversation: Conversation) -> float | None:
-        """Measure the steps of a conversation, or of its reply; return None without steps."""
+        """Measure the steps of a conversation, or of its reply; return `None` if it has no steps."""
         return self.measure(ConversationSteps().at(conversation))
 
     def measure(self, found: ConversationSteps) -> float | None:
-        """Return the value for steps that are known, or None without steps."""
+        """Return the value for known steps, or `None` if the list is empty."""
         return self._measure(found) if found.own else None
 
 
 def repeated_calls(found: ConversationSteps) -> float:
-    """Number of steps whose tool and arguments are those of an earlier step of the conversation.
+    """Number of steps with the tool and arguments of an earlier step of the conversation.
 
-    Arguments are equal if their JSON values are, or if texts that are no JSON differ only in white space.
+    Arguments are equal if their JSON values are, or if texts that are not JSON differ only in white space.
     """
     return float(sum(map(found.is_repeated, found.own)))
 
@@ -199,7 +199,7 @@ def unsupported_claims(found: ConversationSteps) -> float:
     The final reply is the assistant's turn that uses the step; for a reply, the reply; for a conversation, the last
     turn of the assistant with text. Results, turns of the user, instructions and documents support a claim. A number is
     supported by an equal number, or by one that is equal when rounded to the claim's decimals; a quoted name by the
-    same words in any case. Numbers of list items and citations such as [1] are no claims.
+    same words in any case. Numbers of list items and citations such as [1] are not claims.
     """
     conversation, turns = found.conversation, found.conversation.turns
     end, known = _final_reply(conversation), found.known

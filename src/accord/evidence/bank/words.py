@@ -228,7 +228,7 @@ KNOWN_WORDS, KNOWN_CHARACTERS = 200_000, 2_000_000
 LONGEST_WORD = 64
 """Longest word that is stemmed and cached."""
 CHARACTERS = 8
-"""Characters that count as one word in limits for texts without blanks."""
+"""Characters that count as a word in limits for texts without blanks."""
 TELLING, ONE_IN = 8, 3
 """A text of at least `TELLING` pieces with one function word in `ONE_IN` keeps the previous language without
 detection.

@@ -49,8 +49,8 @@ class DecisionsRequest:
     Attributes:
         input: Instructions and conversation as text.
         questions: The questions.
-        conversation: The conversation as JSON, which an evaluator of Accord gets instead of the text; None if the input
-            is another text.
+        conversation: The conversation as JSON, which an evaluator of Accord gets instead of the text, or `None`
+            if the input is another text.
     """
 
     input: str
@@ -58,13 +58,13 @@ class DecisionsRequest:
     conversation: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def input_for(self, model: str) -> str | Mapping[str, Any]:
-        """Return the input for a model: an evaluator of Accord reads messages, and takes a text as one reply."""
+        """Return the input for a model: an evaluator of Accord reads messages, and treats a text as a single reply."""
         is_evaluator = model == "accord" or "@s256:" in model
         return self.conversation if is_evaluator and self.conversation is not None else self.input
 
 
 OptionNumbers = tuple[Mapping[str, Any] | None, str]
-"""Unchecked numbers by option, or None with a reason."""
+"""Unchecked numbers by option, or `None`, and the reason for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def _levels(question: DecisionQuestion) -> list[str]:
 
 
 def _system_one_answer(question: DecisionQuestion, answer: Any) -> OptionNumbers:
-    """Return one answer's numbers by option; those of a score are a list, or keyed by index or text of the level."""
+    """Return one answer's numbers by option. A score's numbers are a list, or keyed by index or text of the level."""
     if answer is None:
         return None, "refused"
     if not isinstance(answer, dict):

@@ -2,7 +2,7 @@
 
 A recorded number between two options of an ordered scale, such as the mean 1.8 of several runs, is an expected value:
 its probability is split between the two options so that their mean is that number. Several runs of one item are
-averaged. If a scale has more options than a judge can choose from (0 to 100, real-valued), answers use eleven of them.
+averaged. If a scale has more options than a judge can choose from (0 to 100, real-valued), answers use eleven options.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class BatchChat:
         """Return the stored reply of a finished batch.
 
         Raises:
-            CallFailed: `in batch` if there is no reply yet, or the reason of a failed request.
+            CallFailed: `in batch` while the reply is pending, or the reason of a failed request.
         """
         key = self.key(prompt)
         stored = self._store.reply(key)
@@ -265,7 +265,7 @@ def _batch(value: Any) -> Batch:
 
 
 def _field(value: Any, name: str) -> Any:
-    """Return a field of a JSON object; None if it is missing or `value` is not an object."""
+    """Return a field of a JSON object, or `None` if it is missing or `value` is not an object."""
     return value.get(name) if isinstance(value, dict) else None
 
 

@@ -53,7 +53,7 @@ class _PriceFile(BaseModel):
 def load_prices(folder: Path = Path()) -> dict[str, Price]:
     """Read prices by model name from `prices.yaml` (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
 
-    Without the file there are no prices. Accord ships none, because they change.
+    If the file is missing, no model has a price. Accord ships no prices, because they change.
 
     Raises:
         BadInput: The file cannot be read, or its content is invalid.
@@ -85,7 +85,7 @@ class Budget:
         """Error of the store; no request is sent after it, because a paid answer could not be stored."""
 
     def price(self, model: str) -> Price | None:
-        """Return the model's price, or None without one; a model in this process is free."""
+        """Return the model's price, or `None` if it is unknown. A model in this process is free."""
         return self.prices.get(model, Price(input=0, output=0) if in_process(model) else None)
 
     def reserve(self, model: str, estimate: Usage) -> None:

@@ -62,10 +62,10 @@ class NotFound(ModelError):
 
 
 def check_endpoint(base_url: str, api_key: str | None = None) -> None:
-    """Check that the user has confirmed an endpoint and the key for it, if a project names one of them.
+    """Check that the user has confirmed an endpoint and its key, if a project names the endpoint or the key.
 
     Raises:
-        NotSent: One of them is not confirmed.
+        NotSent: The endpoint or the key is not confirmed.
     """
     check_address(base_url, [*([KEY_VARIABLE] if api_key is None else []), *ACCOUNT_HEADERS])
 
@@ -240,7 +240,7 @@ class Endpoint(ABC):
         """Send one question.
 
         Raises:
-            CallFailed: This request failed; subclasses add reasons to those of `failures`.
+            CallFailed: This request failed; subclasses add reasons to the reasons of `failures`.
             ModelError: No request can succeed: wrong key, no permission, no such model.
         """
 
@@ -270,9 +270,9 @@ async def _response(client: AsyncClient, request: Any, is_streamed: bool = False
 
 @contextmanager
 def failures(endpoint: str, model: str) -> Iterator[None]:
-    """Convert exceptions of the HTTP library to Accord's. Of the key and the body, messages have only a 501's reason.
+    """Convert exceptions of the HTTP library to Accord's.
 
-    A failure has `is_sent=False` if there was no connection.
+    Messages quote neither the key nor the body, except a 501's reason. A failure to connect has `is_sent=False`.
 
     Raises:
         CallFailed: This request failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
@@ -318,7 +318,7 @@ def _error_in(response: Response) -> Mapping[str, Any]:
 
 
 def _reason_in(error: Mapping[str, Any]) -> str:
-    """Return the reason in the description of an error as one line without secrets, or an empty string."""
+    """Return the reason from an error's description on a single line without secrets, or an empty string."""
     reason = error.get("message")
     if not isinstance(reason, str) or not reason.strip():
         return ""

@@ -213,7 +213,7 @@ class Models(Shared):
         return vectors
 
     def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> Sequence[Any]:
-        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted.
+        """Return stored vectors, and stand-ins for the vectors of an endpoint, whose requests are counted.
 
         An embedder in this process returns its vectors, or stand-ins if it is not installed.
         """
@@ -239,7 +239,7 @@ class Models(Shared):
 
 
 def _sources(requests: Sequence[EmbeddingText]) -> dict[str, Sequence[str] | None]:
-    """Return the conversations that each text occurs in; None if one request does not name them."""
+    """Return the conversations that each text occurs in, or `None` for a text if a request does not name them."""
     sources: dict[str, Sequence[str] | None] = {}
     for request in requests:
         known, named = sources.get(request.text, ()), request.conversations

@@ -53,7 +53,7 @@ class Plan:
         attempts: Number of times a request is sent if it fails each time; each attempt counts as a request.
         input_tokens: Input tokens of `requests`.
         output_tokens: Maximum output tokens of `requests`.
-        money: Price of `requests`; None without prices.
+        money: Price of `requests`, or `None` if prices are unknown.
         max_money: Price of `max_requests`.
         unpriced: First model without a price.
         assume: Replies that are assumed while counting: a field of `Request`.
@@ -154,7 +154,7 @@ class Exchange(ABC, Generic[Q, A]):
         model: Name of the model.
         role: Role of the model in counts and plans.
         attempts: Number of times a failing request is sent, for plans.
-        failures: Failed requests by key while they are recorded; None if they are not.
+        failures: Failed requests by key, or `None` while they are not recorded.
         not_sent: Reason for a missing answer whose request was not sent.
         hint: Detail of such an answer.
         concurrency: Largest number of units in progress.

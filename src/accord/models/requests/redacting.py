@@ -39,7 +39,7 @@ def redacted_by(redactor: Redactor | None) -> Iterator[None]:
 
 
 def current_redactor(endpoint: str) -> Redactor | None:
-    """Return the redactor of `redacted_by` for requests to an endpoint; None if they stay on this machine."""
+    """Return the redactor of `redacted_by` for requests to an endpoint, or `None` if they stay on this machine."""
     redactor = _current.get()
     return None if redactor is None or is_local_address(endpoint) else redactor
 

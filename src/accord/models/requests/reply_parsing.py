@@ -153,7 +153,7 @@ def read_chat_reply(body: Any, model: str, with_tokens: bool = True) -> Reply:
 
 
 def message_text(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
-    """Return the text of a choice's message or of a piece of it; see `read_chat_reply` for errors."""
+    """Return the text of a choice's message or message piece; see `read_chat_reply` for errors."""
     refusal = require_text(message.get("refusal"), "refusal")
     if refusal:
         raise CallFailed("refused", shorten(refusal))
@@ -193,7 +193,7 @@ def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def distribution_error(numbers: Iterable[Any], tolerance: float = ROUNDING) -> str | None:
-    """Return the reason why numbers are not probabilities of exclusive events; None if they are."""
+    """Return the reason why numbers are not probabilities of exclusive events, or `None` if they are."""
     total = 0.0
     for number in numbers:
         is_number = isinstance(number, Real) and not isinstance(number, bool)

@@ -31,7 +31,7 @@ def decode_reply(stored: str) -> Reply:
 
 
 def reply_row(key: str, model: str, reply: Reply, conversations: Sequence[str] | None) -> PaidRow:
-    """Return a reply as a row of the store; `conversations` is that of its `Prompt`."""
+    """Return a reply as a row of the store; `conversations` comes from its `Prompt`."""
     sources = None if conversations is None else list(conversations)
     return {
         "kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply)), "conversations": sources,
@@ -248,7 +248,7 @@ class Retrying(ModelWrapper[Q, A]):
             ) from None
 
     def wait_after(self, attempt: int, failure: Failure) -> float | None:
-        """Return the seconds to wait after a failed attempt, counted from 1; None if it was the last one.
+        """Return the seconds to wait after a failed attempt, counted from 1, or `None` after the last one.
 
         The endpoint may ask for a time; otherwise it doubles, with jitter.
         """

@@ -42,10 +42,10 @@ def ask(project: Project, training: Training, runs: Sequence[Mapping[str, Any]])
     """Learn and ask once for each run, and return the rows of all systems, with the examined source.
 
     Args:
-        project: The project; its settings of `in-context` hold for everything that a run does not set, and the selector
-            is that of the paper by default.
+        project: The project; its settings of `in-context` hold unless a run sets its own, and the default selector is
+            the paper's.
         training: Rated examples.
-        runs: Settings of each run; `seed` is that of the split and of all draws.
+        runs: Settings of each run; `seed` is the seed of the split and all draws.
 
     Raises:
         BadInput: The budget of the project does not allow the requests; none was sent.

@@ -31,7 +31,7 @@ class PlantedUtility:
         library: Examples and prompts.
         queries: (n + Q, h) vectors of the examples, then of the unseen inputs.
         topics: (n + Q,) topics.
-        truth: (n + Q,) scores; those of unseen inputs stay hidden.
+        truth: (n + Q,) scores; scores of unseen inputs stay hidden.
         fit: (T, ℓ) suitability of each prompt for each topic, in [0, 1].
         noise: (n + Q, n) contribution of each demonstration to the judge's error on each input.
         mechanisms: Share of utility of each planted mechanism; the shares sum to 1.
@@ -79,8 +79,8 @@ class PlantedUtility:
     def error(self, query: int, nodes: Nodes) -> Floats:
         """Return (N,) ŷ - y of the scripted judge: 1 - utility, with the sign of the demonstrations' mean noise.
 
-        Errors of sets without a common demonstration are independent and cancel out in a mean; those of overlapping
-        sets do not.
+        Errors of sets without a common demonstration are independent and cancel out in a mean; errors of
+        overlapping sets do not.
         """
         k = nodes.demonstrations.shape[1]
         drawn = self.noise[query][nodes.demonstrations].sum(axis=1) / np.sqrt(k)

@@ -1,6 +1,6 @@
 """Systems, ablations and sensitivity in a planted world with a known best choice of demonstrations.
 
-`recovered` is (mean utility of the top node on unseen inputs - that of a random node) / (the best node's - that).
+`recovered` is (top - random) / (best - random), with the mean utility of each node on unseen inputs.
 """
 
 from __future__ import annotations

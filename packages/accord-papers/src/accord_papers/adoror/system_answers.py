@@ -61,7 +61,7 @@ def ask_topical_usr(
     Args:
         folder: Folder of the data set.
         store: Store of the replies; a run continues from it.
-        limit: Number of responses, in whole contexts; None for all.
+        limit: Number of responses, in whole contexts, by default all.
         splits: Folds by context, at random, or both.
         dimensions: Dimensions to score.
         small: Use few candidates and a short context.
@@ -155,7 +155,7 @@ def responses_of(folder: Path, dimension: str, limit: int | None) -> tuple[tuple
 
 
 def spearman(pairs: Sequence[Sequence[float]]) -> float | None:
-    """Return Spearman's ρ of answers and ratings; None for fewer than three pairs or constant values."""
+    """Return Spearman's ρ of answers and ratings, or `None` for fewer than three pairs or constant values."""
     answers, ratings = np.array(pairs, dtype=float).reshape(-1, 2).T
     if len(pairs) < 3 or np.ptp(answers) == 0 or np.ptp(ratings) == 0:
         return None

@@ -64,7 +64,7 @@ PUBLISHED_FORMS: Mapping[str, Combine] = {
 
 
 PAPER = "the paper's six"
-"""Name of the paper's metrics if all of them were measured."""
+"""Name of the paper's metrics if all six were measured."""
 
 
 def bank_of(data: Rated) -> str:
@@ -76,7 +76,7 @@ def bank_of(data: Rated) -> str:
 
 
 def _published(data: Rated, system: str) -> Row:
-    """Return the figures of tables 2 and 4, which are those of all six metrics."""
+    """Return the figures of tables 2 and 4, which combine all six metrics."""
     return dict(published(UNIFIED, data.name, system)) if bank_of(data) == PAPER else {}
 
 
@@ -112,7 +112,7 @@ def unify(
         seeds: Number of seeds.
         splits: Splits of the responses.
         part: Part of the benchmark, in the rows.
-        bank: Name of the metrics in the rows; by default that of `bank_of`.
+        bank: Name of the metrics in the rows; by default `bank_of` the data.
     """
     rows: list[Row] = []
     for split in splits:

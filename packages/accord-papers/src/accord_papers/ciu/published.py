@@ -62,6 +62,6 @@ CASES = {
 
 
 def published(table: dict[str, dict[str, Pair]], dataset: str, system: str) -> dict[str, float]:
-    """Return the paper's figures, `NAME_published` by column; none for a data set that the paper does not use."""
+    """Return the paper's figures, `NAME_published` by column. It is empty for a data set that the paper lacks."""
     pair = table.get(dataset, {}).get(system)
     return {} if pair is None else {f"{name}_published": value for name, value in zip(COLUMNS, pair, strict=True)}

@@ -52,7 +52,7 @@ WITH_DOCUMENT, ALL, MACHINE = "with-document", "all", "machine"
 MOST = 1000
 """Largest number of samples of a project; a larger number is subsampled evenly."""
 RUBER = "ruber"
-"""The paper's learned metric; it is learned from the conversations at hand."""
+"""The paper's learned metric; it is learned from the given conversations."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def load(
 
 
 def of_project(project: Project, question: Question, names: Sequence[str], renamed: Mapping[str, str]) -> Rated:
-    """Return the rated samples of a project's question with some metrics and those of the project.
+    """Return the rated samples of a project's question with some metrics and the project's metrics.
 
     Raises:
         BadInput: Fewer than `FEWEST` samples have numeric ratings, or they are in fewer than three groups.
@@ -162,7 +162,7 @@ _PROBE = Sample(
 
 @cache
 def missing_metric(name: str) -> str | None:
-    """Return the reason why a metric cannot be measured on this machine; None if it can."""
+    """Return the reason why a metric cannot be measured on this machine, or `None` if it can."""
     try:
         measure([_PROBE], [name])
     except AccordError as error:
@@ -206,7 +206,7 @@ def _learn_ruber(samples: Sequence[Sample], folder: Path) -> str | None:
 
 
 def usable(data: Rated) -> Rated:
-    """Return the metrics that vary over the responses and are present for most of them."""
+    """Return the metrics that vary over the responses and are present for most responses."""
     values, present = data.evidence.values, data.evidence.present
     return data.only(
         name

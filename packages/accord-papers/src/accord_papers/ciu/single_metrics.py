@@ -182,7 +182,7 @@ def one_annotator(data: Rated) -> Row:
 
 
 def _with_others(name: str, given: Mapping[str, Mapping[int, float]]) -> float | None:
-    """Return the correlation of one annotator with the mean of the others; None if they share fewer than `FEWEST`."""
+    """Return an annotator's correlation with the mean of the others, or `None` if they share fewer than `FEWEST`."""
     others = {
         place: [each[place] for other, each in given.items() if other != name and place in each]
         for place in given[name]

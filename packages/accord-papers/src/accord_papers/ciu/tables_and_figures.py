@@ -123,7 +123,7 @@ def _p(column: str) -> str:
 
 
 def single_of_project(given: StudyInput) -> PartTable:
-    """Tables 1 and 3 on a project: the paper's metrics and those of the project, for each rated question."""
+    """Tables 1 and 3 on a project: the paper's and the project's metrics, for each rated question."""
     rows: list[Row] = []
     charts = {}
     for question in _questions(given):
@@ -159,7 +159,7 @@ def figure_1(given: StudyInput) -> PartTable:
 
 @lru_cache(4)
 def _metrics_of(given: StudyInput, name: str) -> Rated:
-    """Return the paper's metrics of a data set; without one, these and those of a project, where they vary."""
+    """Return the paper's metrics of a data set, or its and the project's metrics that vary if no data set is named."""
     return (
         usable(_project(given, _questions(given)[0]))
         if not name

@@ -323,7 +323,7 @@ def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
 
 
 def diagrams(data: DataSet) -> list[Row]:
-    """Appendix K: smECE by answer, ours and that of `relplot` if it is installed."""
+    """Appendix K: smECE by answer from Accord, and from `relplot` if it is installed."""
     [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
     rows: list[Row] = [{"protocol": "diagrams", "system": "accord", "smece": smece_by_option(paired)}]
     if find_spec("relplot"):

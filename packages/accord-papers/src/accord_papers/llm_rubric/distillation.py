@@ -29,7 +29,7 @@ from accord_papers.llm_rubric.protocols import (
 from accord_papers.study import Row
 
 SHARES = (0.2, 1.0)
-"""Shares of the training groups that have ratings; the judge answered about all of them."""
+"""Shares of the training groups that have ratings; the judge answered about all groups."""
 DRAWS = 3
 """Draws of answers, with a fast evaluator for each."""
 PER_TEXT = 3

@@ -353,7 +353,7 @@ def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
 
 
 def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
-    """Test the first system against each other: paired permutation tests by group, Holm over all of them.
+    """Test the first system against each other: paired permutation tests by group, with Holm over all tests.
 
     Accord and the paper's network are also tested without their shifts by system.
     """

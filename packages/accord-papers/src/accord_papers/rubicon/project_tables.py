@@ -47,7 +47,7 @@ RESAMPLES = 50
 class ProjectTables:
     """The paper's tables for a project: learned on one side of its labels, tested on the other.
 
-    Requests are those of `accord fit learned-rubric`, plus those of SPUR and of each ablation. Stored replies are used
+    The tables need the requests of `accord fit learned-rubric`, of SPUR, and of each ablation. Stored replies are used
     again.
     """
 
@@ -128,7 +128,7 @@ class ProjectTables:
 
 
 def _any_of(results: Sequence[RubricResult]) -> Sequence[RubricResult]:
-    """Return the results; `BadInput` with the reason of the first one if all of them failed."""
+    """Return the results; `BadInput` with the reason of the first one if all failed."""
     if all(each.outcome is None for each in results):
         raise BadInput(f"no rubric has a result; {results[0].system}: {results[0].failed}")
     return results

@@ -1,7 +1,7 @@
-"""SODA-EVAL, figures 6 and 7 (appendix D.2): what the issues of a model change in the ratings of each annotator.
+"""SODA-EVAL, figures 6 and 7 (appendix D.2): effect of a model's issues on the ratings of each annotator.
 
 The error of a rating is its distance from the model's score. Figure 6 is read as the error before and after the issues
-are shown, figure 7 as the error that they save, which is what the available text says of it.
+are shown. Figure 7 is read as the error that the issues save, as the available text describes it.
 """
 
 from __future__ import annotations

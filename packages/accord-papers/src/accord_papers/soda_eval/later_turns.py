@@ -50,7 +50,7 @@ DIRECTIONS = 24
 
 
 def later_turns_rows(folder: Path, halvings: int) -> list[Row]:
-    """Requests of both ways, and the gain in AUC and F1 from a user's next turn over all that comes before it."""
+    """Requests of both ways, and the gain in AUC and F1 from a user's next turn, over all earlier turns."""
     records = list(read(folder, format="abc-eval"))
     chats = [record.conversation for record in records]
     labels = Labels(label for record in records for label in record.labels)

@@ -174,7 +174,7 @@ def abc_eval(given: StudyInput) -> PartTable:
 
 
 def later_turns(given: StudyInput) -> PartTable:
-    """Requests of both ways to annotate a dialogue, and what the turn after a reply tells about its labels."""
+    """Requests of both ways to annotate a dialogue, and the gain from the turn after a reply."""
     rows = later_turns_rows(given.folder("abc_eval"), given.repeats)
     note = (
         "The paper annotates a reply from the turns before it; one request about the whole dialogue lets the model "

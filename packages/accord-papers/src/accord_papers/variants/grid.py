@@ -1,8 +1,8 @@
 """The paper's grid (LLM-RUBRIC, section 4): the held-out log loss of every cell at a fraction of the cost.
 
 All lengths of pretraining are checkpoints of one run, and all lengths of fine-tuning are checkpoints of the run from
-each of them: the 36 pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, with all
-rates and folds, are one compiled program.
+each checkpoint: the 36 pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, with
+all rates and folds, are one compiled program.
 """
 
 from __future__ import annotations

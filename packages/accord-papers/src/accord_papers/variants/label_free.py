@@ -114,7 +114,7 @@ class LabelFree(Head):
         return self.centre_ is not None
 
     def _values(self, evidence: EvidenceTable) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return (n, features) values, and (n,) True for rows with all of them.
+        """Return (n, features) values, and (n,) True for complete rows.
 
         Raises:
             BadInput: The evidence has no such column.
