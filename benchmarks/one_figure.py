@@ -140,7 +140,7 @@ def whole(text: str) -> str:
 
 SAID: Mapping[str, tuple[Callable[[str], str], Mapping[str, str]]] = {
     "typical error of the evaluator in use": (two, {
-        "page /": r"typical error ([\d.]+)", "page /evaluators": r"Typical error ([\d.]+) points\. Report of default\b",
+        "page /": r"typical error ([\d.]+)",
         "report.txt": r"typically miss a person's rating by ([\d.]+)",
         "report.html": r"\bdefault\s+444\s+([\d.]+)|\bdefault\s+([\d.]+) \[",
         "card.md": r"(?:typically miss a person's rating by|\| Satisfaction \| 444 \|) ([\d.]+)",
@@ -169,7 +169,7 @@ SAID: Mapping[str, tuple[Callable[[str], str], Mapping[str, str]]] = {
         "report.html": r"(\d+) targets scored|New conversations.{0,200}?(\d+) new conversations",
     }),
     "answers of the blind test about conversations that were not learned from": (whole, {
-        "page /lead/look": r"(\d+) answers predicted before|(\d+) answers? (?:are|is) a? ?blind",
+        "page /lead/look": r"(\d+) answers predicted before|(\d+) answers about \d+ conversations that it",
     }),
 }  # fmt: skip
 """Quantities: how a number is written, and where surfaces state it."""
