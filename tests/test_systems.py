@@ -38,7 +38,7 @@ IN_CODE = {
     "src/accord/hosts/agents/skill.py": ({"#!/"}, "text of the scripts of the skill"),
     "src/accord/runtime/worker_pool.py": ({"getrlimit", "resource", "sched_getaffinity", "setrlimit", "start_new_session"}, "with os.cpu_count, a process group and no limit of memory elsewhere"),
     "src/accord/store/imports.py": ({"os.kill"}, "asks if a process runs; elsewhere the claim runs out"),
-    "src/accord/store/mart/erasing.py": ({"os.kill"}, "asks if a process runs; elsewhere the age of the file decides"),
+    "src/accord/store/mart/mart.py": ({"os.kill"}, "asks if a process runs; elsewhere the age of the file decides"),
     "src/accord/store/mart/files.py": ({"fcntl", "msvcrt"}, "locks, one module for each system"),
     "src/accord/store/request_claims.py": ({"geteuid", "st_uid"}, "owners of spool files; not checked on Windows"),
 }  # fmt: skip

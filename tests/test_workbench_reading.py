@@ -17,6 +17,7 @@ from test_workbench_pages import EVIL, strange
 from waiting import until
 
 from accord import Conversation, Turn
+from accord.live import LiveContext
 from accord.live import open_ingestor as watched
 from accord.live.messages import Message
 from accord.models import run
@@ -338,7 +339,7 @@ def test_live_scores_are_listed_with_runs(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = reading_project(tmp_path, monkeypatch)
-    with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
+    with watched(Path(scaled.saved(tmp_path / "other")), context=LiveContext(mart=opened.mart)) as ingestor:
         for name in ("chat-03", "elsewhere"):
             ingestor.take([Message(name, "user", "Question?"), Message(name, "assistant", "step " * 12)])
     browser = workbench(opened=opened).browser()

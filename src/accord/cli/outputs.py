@@ -96,7 +96,14 @@ def _is_empty_queue(path: Path) -> bool:
 
 
 _score_rows = rows_with("conversation", "value", "signature")
-SCORES = Output(lambda path: (path / _PARTS).is_file() if path.is_dir() else _score_rows(path))
+
+
+def _is_parts_folder(path: Path) -> bool:
+    """Return True for a folder of score parts, also while another process writes its manifest as the first file."""
+    return (path / _PARTS).is_file() or all(each.name.startswith(f".{_PARTS}.") for each in path.iterdir())
+
+
+SCORES = Output(lambda path: _is_parts_folder(path) if path.is_dir() else _score_rows(path))
 """Scores in a file, or in a folder of parts."""
 LIVE_ROWS = Output(rows_with("conversation", "status"))
 _annotations = rows_with("conversation", "question", "by", "kind")
