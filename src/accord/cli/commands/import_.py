@@ -159,8 +159,9 @@ def _text(result: Mapping[str, Any]) -> str:
 
 def _is_run(place: str) -> bool:
     """Return True for a folder of scores in parts."""
-    if "://" not in place and not (Path(place) / "manifest.json").is_file():
-        return False  # without the imports of scoring
+    is_url = "://" in place
+    if Path(place).suffix if is_url else not (Path(place) / "manifest.json").is_file():
+        return False  # without the imports of scoring; a file in object storage is not imported
     from accord.scoring import is_run
 
     return is_run(place)
