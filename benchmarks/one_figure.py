@@ -142,7 +142,7 @@ SAID: Mapping[str, tuple[Callable[[str], str], Mapping[str, str]]] = {
     "typical error of the evaluator in use": (two, {
         "page /": r"typical error ([\d.]+)",
         "report.txt": r"typically miss a person's rating by ([\d.]+)",
-        "report.html": r"\bdefault\s+444\s+([\d.]+)|\bdefault\s+([\d.]+) \[",
+        "report.html": r"\bdefault\s+([\d.]+) \[",
         "card.md": r"(?:typically miss a person's rating by|\| Satisfaction \| 444 \|) ([\d.]+)",
         "compare.txt": r"(?m)^default +444 +([\d.]+)|^default \*? +([\d.]+)",
     }),
