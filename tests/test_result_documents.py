@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from accord.project import Compared, Estimates, Fitted
 from accord.project.results import GapSearch
-from accord.results import Document, Figure, Table, document_text
+from accord.results import Document, Figure, Table, document_markdown, document_text, plain_markdown
 from accord.statistics import MeanDifference, SystemMean
 from accord.testing import sample_project
 from accord.validation import SpecificationGap
@@ -88,3 +89,11 @@ def test_gaps_are_listed_with_examples() -> None:
     )
     assert "such as a, b#2\n  the same conversations: words" in text and text.endswith("closed: short replies")
     assert document_text(GapSearch("Q0", "", 3, 10, []).document()).startswith("no gap found: 3 properties tested")
+
+
+def test_markdown_of_a_document_has_its_figures_and_escapes_texts(compared: Compared) -> None:
+    document = replace(compared.document(), title="<b>@all</b> | `x`")
+    text = document_markdown(document)
+    assert text.startswith("# \\<b\\>@all\\</b\\> \\| \\`x\\`\n") and "<b>" not in text
+    assert "| use of the scores | allowed |" in text
+    assert plain_markdown(compared.verdict.figures.ledger["error"].text()) in text

@@ -3,7 +3,6 @@ from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs
 from .figures import Evidence as Evidence, Figures as Figures, figures_of as figures_of, rests_on as rests_on
-from .held_out_uses import BadFound as BadFound, HeldOutTexts as HeldOutTexts, VersionGap as VersionGap
 from .recommendation import Contest as Contest
 from .repetitions import is_settled as is_settled
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision

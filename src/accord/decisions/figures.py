@@ -61,7 +61,7 @@ LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 Evidence = Literal["none", "unasked", "asked"]
 """State of the judge: none is configured, some questions are unasked, or all were asked."""
 PLURALS = {"conversation": "conversations", "reply": "replies"}
-FIGURES, USES = "accord.decisions.figures_of", "accord.decisions.HeldOutTexts"
+FIGURES, USES = "accord.decisions.figures_of", "accord.decisions.held_out_uses.HeldOutTexts"
 """Functions behind the figures."""
 Floats = NDArray[np.float64]
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])

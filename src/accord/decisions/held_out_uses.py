@@ -58,7 +58,6 @@ class VersionGap:
         first, second: The versions; differences are first minus second.
         scores, people: Difference of the means.
         gap: Scores minus people.
-        versions: Number of versions that were rated.
     """
 
     first: str
@@ -66,7 +65,6 @@ class VersionGap:
     scores: GapOfMeans
     people: GapOfMeans
     gap: GapOfMeans
-    versions: int
 
 
 @dataclass(frozen=True)
@@ -140,4 +138,4 @@ class HeldOutTexts:
             gap_of_means(values[one], self.group[one], values[other], self.group[other])
             for values in (self.score, self.rating, self.score - self.rating)
         )
-        return VersionGap(first, second, scores, people, gap, len(names))
+        return VersionGap(first, second, scores, people, gap)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from accord.decisions.figures import PLURALS, Figures
 from accord.decisions.selective import AGREE
-from accord.results import Table, counted
+from accord.results import Table, counted, number
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 
 def points(value: float | None) -> str:
     """Format an error or a correlation with two decimals."""
-    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
+    return UNKNOWN if value is None else number(value, 2)
 
 
 class Use(NamedTuple):

@@ -80,8 +80,7 @@ class RatingCounts:
             earlier = self.ratings - found.present - found.unknown
             parts += [("present_wording", found.present, self.ratings), ("earlier_wording", earlier, self.ratings)]
             parts += [("unknown_wording", found.unknown, self.ratings)] if found.unknown else []
-        if self.learned is not None:
-            new = self.ratings - self.learned
+        if self.learned is not None and (new := self.new) is not None:
             parts += [("learned", self.learned, self.ratings), ("new_ratings", new, self.ratings)]
             parts += [("replaced_ratings", self.replaced, new)]
         totals = {"conversations": self.conversations, "ratings": self.ratings, "people": self.people}

@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of, write_atomically
-from accord.results import markdown_table, p_text, plain_markdown
+from accord.results import Figure, markdown_table, p_text, plain_markdown
 
 _COLORS = {"single": "#17734a", "systems": "#2457d6", "triage": "#a85a00"}
 _PIXELS = 6.6
@@ -91,8 +91,8 @@ def card_markdown(card: AgreementCard) -> str:
 
 
 def _agreement_row(each: Any) -> list[str]:
-    values = (each.error, _share(each.within_one), each.pooled, each.within_annotators, each.within_systems,
-              each.people, each.alpha)  # fmt: skip
+    near = Figure.measured("within_one", each.within_one)
+    values = (each.error, near, each.pooled, each.within_annotators, each.within_systems, each.people, each.alpha)
     return [each.name, f"{each.labels:,}", *map(str, values)]
 
 

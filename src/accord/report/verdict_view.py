@@ -21,7 +21,7 @@ Verdict = Mapping[str, Any]
 def verdict_view(verdict: Verdict) -> dict[str, Any]:
     """Return the parts of a verdict for a template; parts that a verdict of an earlier version lacks are empty."""
     state, names = verdict.get("state"), list(STEPS)
-    uses, ledger = [*map(_present_use, verdict.get("uses", ()))], Ledger.from_json(verdict.get("ledger"))
+    uses, ledger = verdict.get("uses", ()), Ledger.from_json(verdict.get("ledger"))
     return {
         "title": verdict["title"],
         "sentence": _capital(verdict["sentence"]),
@@ -33,14 +33,6 @@ def verdict_view(verdict: Verdict) -> dict[str, Any]:
         "ledger": ledger,
         "rules": _rules_met(verdict.get("checks", ())),
     }
-
-
-def _present_use(use: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a use in the present form; verdicts before 0.3 measured nothing for a use."""
-    if "use" in use:
-        return use
-    missing = f"missing: {use['missing']}" if use.get("missing") else ""
-    return {"use": use.get("text", ""), "is_allowed": bool(use.get("is_permitted")), "measured": "", "rule": missing}
 
 
 def _rules_met(checks: Sequence[Mapping[str, Any]]) -> str:

@@ -61,12 +61,11 @@ def counts(
     >>> counts(1000, 1, 1, rated=1), counts(3, 0, 0)
     ('1,000 conversations (1 rated), 1 rating by 1 person', '3 conversations, no ratings')
     """
-    noun = "conversation" if conversations == 1 else "conversations"
     some = "" if rated is None or rated == conversations or not ratings else f" ({rated:,} rated)"
-    text = f"{conversations:,} {noun}{some}, "
+    text = f"{counted(conversations, 'conversation')}{some}, "
     if not ratings:
         return f"{text}no ratings"
-    text += f"{ratings:,} rating{'' if ratings == 1 else 's'} by {people:,} {'person' if people == 1 else 'people'}"
+    text += f"{counted(ratings, 'rating')} by {counted(people, 'person', 'people')}"
     if learned is None:
         return text
     new = max(ratings - learned, 0)

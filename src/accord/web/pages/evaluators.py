@@ -69,7 +69,7 @@ class _EvaluatorPages:
         )  # fmt: skip
 
     def _view(self) -> dict[str, Any] | None:
-        """Return the ruler and the facts of the evaluator in use."""
+        """Return the verdict on the evaluator in use for the template, or `None` if it has none."""
         folder = self.context.project.folder()
         verdict = verdict_in_use(self.context.project, folder) if (folder / CARD).is_file() else None
         return verdict_view(verdict) if verdict else None
