@@ -32,6 +32,7 @@ from accord.charts.plot_area import (
     tooltip,
     wrap_text,
 )
+from accord.charts.rows import ChartRow
 from accord.values import Estimate
 
 ROW, LINE, GAP = 26, 18, 12
@@ -40,20 +41,6 @@ WIDTH, NARROWEST_PLOT = 430, 150
 """Width of a chart of rows, which fits a phone, and smallest width of a plot with labels at its side, in pixels."""
 INSET = 8
 """Left edge of a plot whose labels stand above their rows."""
-
-
-@dataclass(frozen=True)
-class ChartRow:
-    """A row of an interval plot, a bar chart or ranges; the label links to `href` if there is one.
-
-    Ranges show `words` next to the number.
-    """
-
-    label: str
-    estimate: Estimate
-    kind: str = "model"
-    href: str = ""
-    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -212,7 +199,7 @@ def line_chart(
         parts.append(tag("a", tag("title", escape_text(link.label)) + box, href=link.href, aria_label=link.label))
     named = {line.name: line.kind for line in lines if line.name}
     area.legend = list(named.items()) if len(named) > 1 else []
-    return area.svg(title, _describe(lines, x), parts, bool(links))
+    return area.svg(title, describe_lines(lines, x), parts, bool(links))
 
 
 def histogram(
@@ -350,7 +337,7 @@ def _draw_line(line: ChartLine, area: PlotArea) -> str:
     return "".join(parts)
 
 
-def _describe(lines: Sequence[ChartLine], x: Axis) -> list[str]:
+def describe_lines(lines: Sequence[ChartLine], x: Axis) -> list[str]:
     """Return the points of each line, or only its ends if it has many points."""
     descriptions = []
     for line in lines:
@@ -417,7 +404,7 @@ def _dot_and_interval(row: ChartRow, area: PlotArea, y: float) -> str:
     if row.estimate.value is None:
         return ""
     ends, x = _ends(row.estimate), area.x(row.estimate.value)
-    dot = circle(x, y, 5) if row.kind != "model" else (
+    dot = circle(x, y, 5) if row.kind not in ("tool", "model") else (
         tag("rect", class_="bar", x=x - 4.5, y=y - 4.5, width=9, height=9)
     )  # fmt: skip
     return tag("g", line_of(area.x(ends[0]), area.x(ends[-1]), y, y, "line") + dot, class_=row.kind)

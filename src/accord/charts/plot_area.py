@@ -7,14 +7,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 
 from markupsafe import Markup, escape
 
+from accord.charts.look import STYLE
 from accord.edges import escape_controls
 
-STYLE = files("accord.charts").joinpath("style.css").read_text(encoding="utf-8")
-"""Style sheet of pages and charts. Its first rule defines the tokens that all others refer to."""
+PARTS = ("tokens", "charts")
+"""Layers of the style sheet that a chart as a file needs."""
 LABEL, TICK = 13, 12
 """Font sizes in pixels."""
 
@@ -85,8 +85,8 @@ def svg_of(content: str, width: int, height: int, **attributes: str) -> Markup:
 def svg_file(chart: Markup) -> str:
     """Return a chart as the content of an SVG file with its own styles, readable on light and dark pages."""
     head, _, content = str(chart).partition(">")
-    tokens, charts = STYLE.partition("*/")[2].partition("}")[0], STYLE.partition("/* charts */")[2].partition("/*")[0]
-    style = f"<style>{tokens}}}{charts}</style>"
+    layers = (f"@layer {name} {{{STYLE.partition(f'@layer {name} {{')[2].partition('@layer ')[0]}" for name in PARTS)
+    style = f"<style>{''.join(layers)}</style>"
     return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{content}\n'
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot, legend
+from accord.charts import Axis, ChartRow, Guide, histogram, interval_plot, legend, style_with_font
 from accord.edges import page_text, redact
 from accord.results import Charts, Figure, Histogram, Points, Section, figure_html, number, percent, section_html
 
@@ -70,7 +70,7 @@ def render_page(name: str, values: Mapping[str, Any]) -> str:
     )
     environment.globals.update(term=term, terms=TERMS, show=show_section, figure=show_figure)
     environment.filters.update(number=number, percent=percent, legend=legend)
-    return redact(environment.get_template(name).render(style=STYLE, **values))
+    return redact(environment.get_template(name).render(style=style_with_font(), **values))
 
 
 def show_section(section: Section) -> Markup:

@@ -164,7 +164,9 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
     if isinstance(part, Text):
         text = _text_html(part.text)
         if part.style == "turn":
-            return f'<div class="turn"><b>{_text_html(part.label)}</b>{text}</div>'
+            who = f'<div class="who">{_text_html(part.label)}</div>'
+            side = "user" if part.label.startswith("user") else "assistant"
+            return f'<div class="msg {side}">{who}<div class="text">{text}</div></div>'
         if part.style == "code":
             return f"<p>{f'<b>{_text_html(part.label)}</b> ' if part.label else ''}<code>{text}</code></p>"
         label = f"<b>{_text_html(part.label)}</b>: " if part.label else ""
@@ -173,12 +175,15 @@ def part_html(part: Part, draw: Draw | None = None) -> str:
         return f"<{_TAGS[part.style]}{kind}>{label}{text}</{_TAGS[part.style]}>"
     if isinstance(part, Table):
         rows = [[cell_html(cell, part.digits) for cell in row] for row in part.rows]
-        return f'<div class="wide" tabindex="0">{_table_html(part.header, rows, part.own, is_text=part.is_text)}</div>'
+        table = _table_html(part.header, rows, part.own, is_text=part.is_text)
+        return f'<div class="tbl-wrap" tabindex="0">{table}</div>'
     if isinstance(part, Fold):
         note = f' <span class="soft">{_text_html(part.note)}</span>' if part.note else ""
         inner = "\n".join(part_html(each, draw) for each in part.parts)
         is_open = " open" if part.is_open else ""
-        return f"<details{is_open}><summary>{_text_html(part.summary)}{note}</summary>\n{inner}\n</details>"
+        return (
+            f'<details class="fold"{is_open}><summary>{_text_html(part.summary)}{note}</summary>\n{inner}\n</details>'
+        )
     if draw is not None:
         return draw(part)
     rows_of = [
@@ -223,9 +228,9 @@ def _table_html(
     title = f"<caption>{_text_html(caption)}</caption>" if caption else ""
     body = ""
     for place, row in enumerate(rows):
-        kind = ' class="ours"' if place in own else ""
+        kind = ' class="own"' if place in own else ""
         body += f"<tr{kind}>{cells('td', row)}</tr>"
-    opened = '<table class="text">' if is_text else "<table>"
+    opened = f'<table class="tbl{" stack" if is_text else ""}">'
     return f"{opened}{title}{head}<tbody>{body}</tbody></table>"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Receive, Scope, Send
 
 from accord.edges import AccordError
@@ -35,18 +36,19 @@ from accord.web.pages import (
     rubric,
     settings,
     study_items,
+    styles,
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    study_items, disagreement, settings, erasing,
+    study_items, disagreement, settings, styles, erasing,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
@@ -107,6 +109,7 @@ def workbench_app(
 def _pages(context: WorkbenchContext) -> App:
     """Return the application of all pages for one state of the project."""
     app = FastAPI(title="Accord", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(context.render_error)

@@ -27,7 +27,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.board import Board, dimension_in_words
-from accord.charts import STYLE
+from accord.charts import FONT, icon, look_file
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
@@ -46,6 +46,7 @@ from accord.web.accounts import (
     check_token,
     digest_of,
     form_token,
+    masked_token,
     parse_form,
     parse_json,
 )
@@ -74,7 +75,7 @@ DONE = {
 }
 """Success messages by the value of `done` in an address. A page shows only these texts, none from the address."""
 MAX_DRAFTS = 100
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
 _TOOLTIP = Markup('<abbr title="{}" dir="auto">{}</abbr>')
 
@@ -312,7 +313,7 @@ class WorkbenchContext:
             values: Values of the template. With `waiting=True` the page loads again until background work ends;
                 `success` is a message about a form that was sent.
         """
-        token = form_token(visitor.key) if visitor else ""
+        token = masked_token(form_token(visitor.key)) if visitor else ""
         names: dict[tuple[str, int], Markup | str] = {}
 
         def asked(question: str, rubric: Rubric | None = None) -> Markup | str:
@@ -322,6 +323,7 @@ class WorkbenchContext:
             return names[key]
 
         shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": asked, "waiting": False, "success": "",
+                                  "project_name": self.project.config.folder.absolute().name, "is_demo": False,
                                   **values}  # fmt: skip
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
 
@@ -420,13 +422,16 @@ def static_file(name: str) -> tuple[bytes, str, str] | None:
 def _static_names() -> frozenset[str]:
     """Return the names of all files that pages load. Other names do not reach the file system or the cache."""
     names = [file.name for file in files("accord.web").joinpath("static").iterdir() if file.is_file()]
-    return frozenset(name for name in (STYLE_SHEET, *names) if Path(name).suffix in _TYPES)
+    return frozenset(name for name in (STYLE_SHEET, FONT, *names) if Path(name).suffix in _TYPES)
 
 
 @cache
 def _read_static(name: str) -> tuple[bytes, str, str]:
     folder = files("accord.web").joinpath("static")
-    content = STYLE.encode() if name == STYLE_SHEET else folder.joinpath(name).read_bytes()
+    if name == STYLE_SHEET:
+        content = look_file("style.css").replace(FONT.encode(), _address(FONT).encode())
+    else:
+        content = look_file(FONT) if name == FONT else folder.joinpath(name).read_bytes()
     content = _IMPORT.sub(lambda match: f'from "{_address(match[1].decode())}"'.encode(), content)
     return content, _TYPES[Path(name).suffix], hashlib.sha256(content).hexdigest()[:12]
 
@@ -460,7 +465,7 @@ def _templates() -> Environment:
         loader=PackageLoader("accord.web"), autoescape=True, finalize=page_text, trim_blocks=True,
         lstrip_blocks=True, undefined=StrictUndefined,
     )  # fmt: skip
-    environment.globals.update(static=_address, version=__version__)
+    environment.globals.update(static=_address, version=__version__, icon=icon)
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
     environment.filters["dimension"] = dimension_in_words

@@ -1,4 +1,5 @@
 // Forms: buttons are off while a form is sent; a page that waits for background work loads again when the work ends.
+// Buttons with data-copy copy a text, or the value of the field with this id.
 const sent = new Map(); // by form: the buttons that were switched off
 addEventListener("submit", (event) => {
   const form = event.target;
@@ -29,4 +30,16 @@ async function look() {
 }
 addEventListener("DOMContentLoaded", () => {
   if ("waiting" in document.body.dataset) setTimeout(look, 1000);
+});
+
+addEventListener("click", async ({ target }) => {
+  const button = target.closest?.("[data-copy]"), label = button?.lastChild;
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy)?.value ?? button.dataset.copy);
+  const before = label.data;
+  label.data = "Copied";
+  setTimeout(() => { label.data = before; }, 2000);
+});
+addEventListener("DOMContentLoaded", () => {
+  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
 });

@@ -4,12 +4,14 @@
   dataset.look = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   try { dataset.look = localStorage.look ?? dataset.look; } catch { /* no storage */ }
   addEventListener("DOMContentLoaded", () => {
-    const button = document.getElementById("look");
+    const button = document.getElementById("look"), name = button?.querySelector("span");
+    if (!button) return;
+    const show = () => { name.textContent = other() === "dark" ? "Dark" : "Light"; };
     button.hidden = false;
-    button.textContent = other();
+    show();
     button.onclick = () => {
-      button.textContent = dataset.look;
       dataset.look = other();
+      show();
       try { localStorage.look = dataset.look; } catch { /* no storage */ }
     };
   });

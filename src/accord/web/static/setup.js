@@ -40,14 +40,6 @@ async function watch() { // show the rows read; the page loads again when the im
 const box = document.getElementById("importing");
 if (box) setTimeout(watch, 500);
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).value);
-    document.getElementById("state").textContent = "link copied";
-  });
-}
-
 const study = document.getElementById("study"), work = document.getElementById("work");
 function tellWork() { // the work per person; the preview states the same without scripts
   const number = (name, missing) => Number(study.elements[name].value) || missing;
