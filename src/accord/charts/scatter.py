@@ -75,11 +75,11 @@ def scatter(
         kind = "axis-line" if guide.is_solid else "guide"
         if guide.is_level:
             parts.append(f'<line class="{kind}" x1="{LEFT}%" x2="{RIGHT}%" y1="{up(guide.at)}" y2="{up(guide.at)}"/>')
-            place = f'x="{RIGHT}%" y="{float(up(guide.at)) - 4:.1f}" text-anchor="end"'
+            where = f'x="{RIGHT}%" y="{float(up(guide.at)) - 4:.1f}" text-anchor="end"'
         else:
             parts.append(f'<line class="{kind}" x1="{at(guide.at)}" x2="{at(guide.at)}" y1="{TOP}" y2="{bottom}"/>')
-            place = f'x="{at(guide.at)}" y="{TOP + 2}" text-anchor="middle"'
-        parts += [f"<text {place}>{escape_text(guide.label)}</text>"] if guide.label else []
+            where = f'x="{at(guide.at)}" y="{TOP + 2}" text-anchor="middle"'
+        parts += [f"<text {where}>{escape_text(guide.label)}</text>"] if guide.label else []
     for line in lines:
         kind = "tool" if line.kind in ("model", "") else line.kind
         points = list(zip(line.x, line.y, strict=True))
@@ -91,9 +91,9 @@ def scatter(
                 f'<line class="area {kind}{dash}" x1="{at(x1)}" x2="{at(x2)}" y1="{up(y1)}" y2="{up(y2)}"/>'
                 for (x1, y1), (x2, y2) in pairwise(points)
             ]
-        for (place, _), ends in zip(points, line.ends, strict=False):
+        for (across_at, _), ends in zip(points, line.ends, strict=False):
             if ends.low is not None and ends.high is not None:
-                sides = f'x1="{at(place)}" x2="{at(place)}" y1="{up(ends.low)}" y2="{up(ends.high)}"'
+                sides = f'x1="{at(across_at)}" x2="{at(across_at)}" y1="{up(ends.low)}" y2="{up(ends.high)}"'
                 parts.append(f'<line class="ci {kind}" {sides}/>')
         if "points" in line.draws or line.draws == "both":
             is_cloud = "line" not in line.draws and not line.ends and len(points) > 40
@@ -101,11 +101,12 @@ def scatter(
             parts += [f'<circle {mark} cx="{at(value)}" cy="{up(height_of)}"/>' for value, height_of in points]
         if line.name and points:
             value, top = points[-1]
-            place = f'x="{at(value)}" y="{max(float(up(top)) - 8, TOP + 2):.1f}" text-anchor="end"'
-            parts.append(f'<text class="{kind}" {place}>{escape_text(line.name)}</text>')
+            where = f'x="{at(value)}" y="{max(float(up(top)) - 8, TOP + 2):.1f}" text-anchor="end"'
+            parts.append(f'<text class="{kind}" {where}>{escape_text(line.name)}</text>')
     for link in links:
-        start, wide = at(link.low), float(at(link.high)[:-1]) - float(at(link.low)[:-1])
-        box = f'<rect class="hit" x="{start}" y="{TOP}" width="{max(wide, 0.5):.2f}%" height="{bottom - TOP}"/>'
+        left_at = at(link.low)
+        wide = float(at(link.high)[:-1]) - float(left_at[:-1])
+        box = f'<rect class="hit" x="{left_at}" y="{TOP}" width="{max(wide, 0.5):.2f}%" height="{bottom - TOP}"/>'
         label = escape_text(link.label)
         parts.append(f'<a href="{escape_text(link.href)}" aria-label="{label}"><title>{label}</title>{box}</a>')
     about = escape_text("; ".join(filter(None, (title, y.title, *describe_lines(lines, x)))))
