@@ -50,10 +50,10 @@ def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, new
     """
     steps = [*_of_evaluator(evaluator, counts), *(step for study in studies for step in _of_study(study))]
     if not studies and not counts["ratings"]:
-        steps.append(_step("Let people rate conversations", "An evaluator learns from their ratings.",
+        steps.append(step_of("Let people rate conversations", "An evaluator learns from their ratings.",
                            "/studies/new", "Create a study"))  # fmt: skip
     if evaluator["name"] and new_scores is None and not evaluator["scoring"]:
-        steps.append(_step("Score the conversations", "No conversation has a score yet.", "/lead/score", "Score all",
+        steps.append(step_of("Score the conversations", "No conversation has a score yet.", "/lead/score", "Score all",
                            method="post"))  # fmt: skip
     return [*steps, *_of_verdict(evaluator, steps, new_scores)][:MAX_STEPS]
 
@@ -65,7 +65,8 @@ def refit_text(store: Store, folder: Path) -> str:
     return refit_note(store, folder).partition(";")[0]
 
 
-def _step(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
+def step_of(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
+    """Return a step: its text, the reason, the page or form that does it, and the text of its button."""
     return {"text": text, "reason": reason, "address": address, "button": button, "method": method, "reminder": "",
             "command": "", **more}  # fmt: skip
 
@@ -74,24 +75,26 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
     """Yield the steps about the candidate, a first fit and new ratings."""
     learned, new = counts["learned"], counts["new"]
     if evaluator["candidate"]:
-        yield _step("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
+        yield step_of("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
     if evaluator["refit"] and not evaluator["fitting"]:
         place = ("/lead/fit", "Fit again") if counts["ratings"] else ("/studies/new", "Create a study")
-        yield _step("Fit again without what was erased", f"{evaluator['refit']}.", *place,
+        yield step_of("Fit again without what was erased", f"{evaluator['refit']}.", *place,
                     method="post" if counts["ratings"] else "get")  # fmt: skip
         return
     if evaluator["fitting"] or not counts["ratings"] or evaluator["is_candidate_current"]:
         return
     if evaluator["name"] is None:
         if not evaluator["candidate"]:
-            yield _step(f"Fit an evaluator to {_ratings(counts['ratings'])}", "It learns to score as these people do.",
-                        "/lead/fit", "Fit an evaluator", method="post")  # fmt: skip
+            text = f"Fit an evaluator to {_ratings(counts['ratings'])}"
+            yield step_of(
+                text, "It learns to score as these people do.", "/lead/fit", "Fit an evaluator", method="post"
+            )
     elif new:
         people = f"; {evaluator['new_agreement']}" if evaluator["new_agreement"] else ""
         reason = (
             f"The evaluator learned {learned:,} of {counts['ratings']:,}{people}{_duration(evaluator['fit_seconds'])}."
         )
-        yield _step(f"Fit again with {new:,} new rating{'' if new == 1 else 's'}", reason, "/lead/fit", "Fit again",
+        yield step_of(f"Fit again with {new:,} new rating{'' if new == 1 else 's'}", reason, "/lead/fit", "Fit again",
                     method="post")  # fmt: skip
 
 
@@ -112,21 +115,21 @@ def _of_study(study: Values) -> Iterator[Step]:
     if study["problem"]:
         return
     if study["closed"]:
-        yield _step("Check the wording so that a study opens", title, f"{page}#wording", "Check the wording")
+        yield step_of("Check the wording so that a study opens", title, f"{page}#wording", "Check the wording")
         return
     left = 0 if study["is_chat"] else max(study["items"] - study["full"], 0)
     if left and not study["people"]:
-        yield _step("Add people who rate", f"{title} · nobody takes part yet; you can rate it yourself", "/people",
+        yield step_of("Add people who rate", f"{title} · nobody takes part yet; you can rate it yourself", "/people",
                     "Add people")  # fmt: skip
     elif left:
         text = f"{left:,} item{' still needs' if left == 1 else 's still need'} a rating"
         waiting = study["waiting"]
         reason = f"{title} · {f'waiting for {_names(waiting)}' if waiting else 'everybody has rated their part'}"
-        yield _step(text, reason, page, "Open the study", reminder=study["reminder"] if waiting else "")
+        yield step_of(text, reason, page, "Open the study", reminder=study["reminder"] if waiting else "")
     disputed, decided = study["disputed"], study["adjudicated"]
     if disputed > decided:
         text = f"People disagree on {disputed:,} item{'' if disputed == 1 else 's'}"
-        yield _step(text, f"{title} · {decided:,} of {disputed:,} adjudicated", f"{page}/disagree", "Discuss them")
+        yield step_of(text, f"{title} · {decided:,} of {disputed:,} adjudicated", f"{page}/disagree", "Discuss them")
 
 
 def _names(names: Sequence[str]) -> str:
@@ -148,10 +151,10 @@ def _of_verdict(evaluator: Values, steps: Sequence[Step], new_scores: int | None
         page = next((page for start, page in PAGES.items() if command.startswith(start)), None)
         reason = next((reason for start, reason in REASONS.items() if command.startswith(start)), "")
         if page is None:
-            commands.append(_step(action["text"], reason, "", "", command=command))
+            commands.append(step_of(action["text"], reason, "", "", command=command))
         elif page[0] not in known:
             known.add(page[0])
-            yield _step(action["text"], reason, *page)
+            yield step_of(action["text"], reason, *page)
     yield from commands
 
 

@@ -13,35 +13,33 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from accord.board import BoardFilters, dimension_in_words
-from accord.charts import Axis, ChartRow, range_rows
-from accord.edges import AccordError, BadInput, format_size, reason_of
+from accord.charts import Axis, ChartRow, row_chart
+from accord.edges import AccordError, format_size, reason_of
 from accord.learning import CARD
 from accord.project import comparable_labels, has_learned_all, other_question, wordings_text
-from accord.report import verdict_view
-from accord.results import Figure, Ledger, agreement_word, agreement_words
+from accord.results import Figure, Ledger, agreement_word
 from accord.store import LabelCounts
 from accord.studies import (
-    Adjudication,
     AnswerMatrix,
-    StudyProgress,
-    StudySession,
     agreement_figure,
     candidate_folder,
     modified_at,
-    study_annotators,
     verdict_in_use,
 )
 from accord.values import Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
-from accord.web.next_steps import main_button, next_steps, refit_text, reminder
+from accord.web.next_steps import main_button, next_steps, refit_text, reminder, step_of
+from accord.web.study_rows import study_row
 from accord.web.uploads import MAX_UPLOAD
 
 UNCLEAR = ("unclear", "not beyond chance")
 """Words for agreement that may be chance."""
 GROUPS_SHOWN = 6
 """Number of assistant versions, or other groups of the board, on the page."""
-_OF_SCORES: tuple[str, str, dict[str, str]] = ("score", "model", {})
+PERMITTED = ("triage", "systems", "single")
+"""States of a verdict that permit a use of the scores."""
+_OF_SCORES: tuple[str, str, dict[str, str]] = ("score", "tool", {})
 """Words, kind and filters of means of scores."""
 
 
@@ -69,7 +67,9 @@ class _HomePages:
         if is_lead and not has_data and not is_json(request):
             return self._first_page(request, visitor)
         studies = [
-            self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
+            study_row(context, each, visitor)
+            for each in context.sessions.values()
+            if each.is_for(visitor.person) or is_lead
         ]
         data: dict[str, Any] = {"studies": studies, "broken": context.errors_for(visitor)}
         if not is_lead:
@@ -78,16 +78,31 @@ class _HomePages:
             row["reminder"] = reminder(row, str(request.base_url))
         evaluator = self._evaluator()
         verdict = evaluator["verdict"] or {}
-        trend, ranges, difference = self._scores()
+        trend, means, differences = self._scores()
         counts = context.counts(verdict.get("learned"))
         new_scores = None if trend is None else trend["new"]
         data |= {"evaluator": evaluator, "counts": counts, "trend": trend,
                  "next": next_steps(studies, evaluator, counts, new_scores)}  # fmt: skip
-        address, button = main_button(verdict, new_scores)
+        steps = list(data["next"])
+        if verdict:  # the page that the verdict permits comes first, if nothing has to be mended before
+            address, button = main_button(verdict, new_scores)
+            own = next((step for step in steps if step["address"] == address), None)
+            main = own or step_of(button, _meaning(verdict), address, button)
+            steps = [main, *(step for step in steps if step is not own)] if verdict.get("state") in PERMITTED else steps
+        hero = next((step for step in steps if not step["reminder"]), steps[0] if steps else None)
+        people = [each for each in Ledger.from_json(verdict.get("ledger")).values() if each.name == "people_difference"]
+        stated = differences[:1]
+        stated += [each for each in people if stated and stated[0].by == "scores" and each.part == stated[0].part]
+        drawn = [ChartRow(f"{each.n or 0:,} {'rated' if each.by == 'people' else 'scored'}, {each.by}", each.estimate,
+                          "people" if each.by == "people" else "tool") for each in stated]  # fmt: skip
+        title = f"Difference {stated[0].part}" if stated else ""
         return context.render_or_json(
-            request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges, difference=difference,
-            headline=_headline(evaluator, counts), view=verdict_view(verdict) if verdict else None,
-            main={"address": address, "button": button}, waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
+            request, "dashboard", visitor, data, title=self._title(evaluator), means=means,
+            headline=_headline(evaluator, counts, trend), uses=verdict.get("uses", ()), hero=hero,
+            steps=[step for step in steps if step is not hero],
+            difference=row_chart(drawn, Axis(), title, is_signed=True) if drawn else None,
+            difference_of=stated[0].part if stated else "", scores_note=_scores_note(stated, trend),
+            waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
         )  # fmt: skip
 
     def _first_page(self, request: Request, visitor: Visitor) -> Response:
@@ -105,31 +120,6 @@ class _HomePages:
     def help(self, request: Request) -> Response:
         """Show the help page, which explains each part of the menu."""
         return self.context.render("help", self.context.visitor(request))
-
-    def _study(self, study: StudySession, visitor: Visitor) -> dict[str, Any]:
-        """Return the own progress of a person in a study, and for leads the progress of all annotators."""
-        try:
-            study.begin()
-            done, total = study.progress(visitor.person.name)
-        except BadInput as error:
-            done, total, problem = 0, 0, reason_of(error)
-        else:
-            problem = ""
-        row: dict[str, Any] = {
-            "study": study.name, "title": study.title, "level": study.settings.level, "rubric": study.rubric.name,
-            "address": study.start, "done": done, "total": total, "problem": problem,
-            "is_chat": study.settings.chat is not None, "closed": self.context.reason_closed(study, visitor),
-        }  # fmt: skip
-        if visitor.may("lead") and not problem:
-            progress = StudyProgress(study)
-            main, queue = progress.main_progress, Adjudication(progress)
-            row |= {
-                "summary": progress.sentence(), "full": main.full, "items": progress.item_count,
-                "annotators_per_item": study.settings.annotators_per_item, "people": study_annotators(study),
-                "waiting": _waiting(study), "agreement": agreement_words(main.agreement), "alpha": main.alpha.to_json(),
-                "disputed": len(queue.disputes), "adjudicated": queue.done,
-            }  # fmt: skip
-        return row
 
     def _evaluator(self) -> dict[str, Any]:
         """Return the evaluator in use with its verdict, the candidate, and the number of ratings to learn from."""
@@ -189,8 +179,8 @@ class _HomePages:
             f"{question}: typical error {ledger['error'].short} · {folder}" if "error" in ledger else f"Home · {folder}"
         )
 
-    def _scores(self) -> tuple[dict[str, Any] | None, Markup | None, Figure | None]:
-        """Return headline and figures of the board, its groups drawn, and its difference; `None` without scores.
+    def _scores(self) -> tuple[dict[str, Any] | None, Markup | None, list[Figure]]:
+        """Return headline and figures of the board, its groups drawn, and its stated difference; `None` without scores.
 
         If the evaluator learned from all scored conversations, the means are of people's ratings.
         """
@@ -199,16 +189,17 @@ class _HomePages:
         except AccordError as error:
             said = dict.fromkeys(("headline", "by", "note", "unlike", "changes"), "")
             failed = {"summary": f"{reason_of(error)}.", "is_given": False, "new": 0, "groups": [], "figures": []}
-            return {**said, **failed}, None, None
+            return {**said, **failed}, None, []
         if found is None:
-            return None, None, None
+            return None, None, []
         scores, figures = found
         is_given = scores.selection.answers == "given"
         by = figures.table.by
         rows = [row for row in figures.table.rows if row.mean.value is not None and row.value]
         rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:GROUPS_SHOWN]
         what, kind, query = ("rating by people", "people", {"answers": "given"}) if is_given else _OF_SCORES
-        drawn = [ChartRow(row.name, row.mean, kind, f"/board?{urlencode({**query, by: row.value})}") for row in rows]
+        drawn = [ChartRow(row.name, row.mean, kind, f"/board?{urlencode({**query, by: row.value})}",
+                          count=row.texts) for row in rows]  # fmt: skip
         summary = {
             "headline": f"{figures.headline}.", "changes": figures.changes, "unlike": figures.unlike,
             "summary": f"{figures.headline}." if is_given else figures.summary,
@@ -219,25 +210,32 @@ class _HomePages:
             "figures": figures.ledger().to_json(),
         }  # fmt: skip
         title = f"Mean {what} on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
-        ranges = range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
-        return summary, ranges, figures.stated_figure
+        means = row_chart(drawn, Axis("", scores.low, scores.high), title) if rows else None
+        stated = figures.stated_figure
+        return summary, means, [] if stated is None else [stated]
 
 
-def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
-    """Return the permitted use of the scores, or the reason why there is none yet."""
+def _scores_note(stated: Sequence[Figure], trend: Mapping[str, Any] | None) -> str:
+    """Return what the lines of the chart are and what the differences are about."""
+    about = ". ".join(f"By {each.by}: {each.about}" for each in stated)
+    note = f" {trend['note']}" if trend and trend["note"] else ""
+    return f"Points of the scale, 95% intervals over conversations.{f' {about}.' if about else ''}{note}"
+
+
+def _meaning(verdict: Mapping[str, Any]) -> str:
+    sentence = str(verdict.get("meaning") or verdict["sentence"])
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any], trend: Mapping[str, Any] | None = None) -> str:
+    """Return the finding of the board if the verdict permits it, else the permitted use or what is missing."""
+    if trend and trend["headline"] and (evaluator["verdict"] or {}).get("state") in ("systems", "single"):
+        return str(trend["headline"]).rstrip(".")
     if evaluator["verdict"] and evaluator["verdict"]["title"]:
         return str(evaluator["verdict"]["title"])
     if evaluator["name"]:
         return "The scores are not tested yet"
     return "No evaluator yet" if counts["ratings"] else "No ratings yet"
-
-
-def _waiting(study: StudySession) -> list[str]:
-    """Return the annotators who have not rated their part of a study."""
-    if study.settings.chat is not None:
-        return []
-    progress = [(name, *study.progress(name)) for name in study_annotators(study)]
-    return [name for name, done, total in progress if done < total]
 
 
 def _fit_seconds(runs: Sequence[Mapping[str, Any]]) -> float | None:

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart, range_rows
-from accord.edges import BadInput, parse_whole_number, reason_of
-from accord.results import agreement_word, agreement_words, number
+from accord.edges import BadInput, parse_whole_number
+from accord.results import agreement_word, number
 from accord.studies import (
     FIT,
     SCORE,
@@ -39,8 +39,10 @@ from accord.studies import (
     study_annotators,
 )  # fmt: skip
 from accord.values import MAX_ROUNDS, Estimate
+from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.next_steps import reminder
+from accord.web.study_rows import study_row
 
 NORMING_ITEMS = 8
 """Default number of items of a norming round."""
@@ -71,7 +73,7 @@ class _LeadPages:
     def overview(self, request: Request) -> Response:
         """Show each study in one sentence."""
         visitor = self.context.visitor(request, "lead")
-        rows = [self._row(name) for name in self.context.sessions]
+        rows = [self._row(name, visitor) for name in self.context.sessions]
         data = {"studies": rows, "broken": self.context.invalid_studies, "learning": self.learning.state()}
         return self.context.render_or_json(request, "lead", visitor, data)
 
@@ -111,21 +113,16 @@ class _LeadPages:
             reminder=reminder(row, str(request.base_url)) if waiting and not progress.study.settings.chat else "",
         )  # fmt: skip
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _row(self, name: str, visitor: Visitor) -> dict[str, Any]:
         """Return the progress of a study in the list of studies, or the reason why it cannot be opened."""
         session = self.context.sessions[name]
-        row = {"study": name, "title": session.title, "generated": len(session.generated_questions())}
-        try:
-            progress = self._progress(name)
-        except BadInput as error:
-            return {**row, "problem": reason_of(error), "summary": reason_of(error)}
-        queue = Adjudication(progress)
+        row = {**study_row(self.context, session, visitor), "generated": len(session.generated_questions())}
+        if row["problem"]:
+            return {**row, "summary": row["problem"]}
+        progress = self._progress(name)
         return {
-            **row, "problem": "", "summary": progress.sentence(), "full": progress.main_progress.full,
-            "items": progress.item_count, "agreement": agreement_words(progress.main_progress.agreement),
-            "question": progress.main.id, "disputed": len(queue.disputes), "adjudicated": queue.done,
-            "strength": agreement_word(progress.main_progress.agreement),
-            "alpha": progress.main_progress.alpha.to_json(), "figures": [queue.figure().to_json()],
+            **row, "question": progress.main.id, "strength": agreement_word(progress.main_progress.agreement),
+            "figures": [Adjudication(progress).figure().to_json()],
         }  # fmt: skip
 
     def _people(self, progress: StudyProgress) -> list[dict[str, Any]]:
