@@ -17,7 +17,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart, range_rows
+from accord.charts import Axis, ChartLine, ChartRow, Guide, row_chart, scatter
 from accord.edges import BadInput, parse_whole_number
 from accord.results import agreement_word, number
 from accord.studies import (
@@ -309,7 +309,7 @@ def _agreement_ranges(progress: StudyProgress) -> Markup | None:
     known = [row.estimate for row in rows if row.estimate.value is not None]
     lowest = min(((each.value or 0.0) if each.low is None else each.low for each in known), default=0.0)
     title = "Agreement of people by question, with 95% intervals"
-    return range_rows(rows, Axis(low=min(math.floor(4 * lowest) / 4, 0.0), high=1), title) if known else None
+    return row_chart(rows, Axis(low=min(math.floor(4 * lowest) / 4, 0.0), high=1), title) if known else None
 
 
 def _live_accuracy(progress: StudyProgress) -> dict[str, Any] | None:
@@ -342,7 +342,11 @@ def _live_chart(progress: StudyProgress, live: Mapping[str, Any] | None) -> Mark
 
 def agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
     """Draw agreement on an axis from 0 (chance) to 1, or from the lowest end of an interval."""
-    return interval_plot(rows, Axis(low=0, high=1), title, 0)
+    return row_chart(rows, Axis(low=min(0.0, *(_least(row.estimate) for row in rows)), high=1), title)
+
+
+def _least(estimate: Estimate) -> float:
+    return min(end for end in (estimate.value, estimate.low, 1.0) if end is not None)
 
 
 def _narrowing_chart(order: ItemOrder) -> Markup:
@@ -352,7 +356,7 @@ def _narrowing_chart(order: ItemOrder) -> Markup:
     if order.labels_to_halve is not None:
         lines.append(ChartLine([order.labels_to_halve], [0.5], draws="points"))
     x, y = Axis("more labels", 0), Axis("width of the interval", 0, 1, is_share=True)
-    return line_chart(lines, x, y, order.sentence(), guides=[Guide(0.5, is_level=True)])
+    return scatter(lines, x, y, order.sentence(), guides=[Guide(0.5, is_level=True)])
 
 
 def agreement_sentences(progress: StudyProgress, question: str, habits: Sequence[AnnotatorHabit] | None = None) -> str:
@@ -369,12 +373,12 @@ def _estimate(fields: Mapping[str, Any]) -> Estimate:
 
 
 def estimate_text(fields: Mapping[str, Any]) -> str:
-    """Return the text of an estimate given by its fields, such as "0.30 (−0.02 – 0.55)"."""
+    """Return the text of an estimate given by its fields, such as "0.30 [−0.02, 0.55]"."""
     ends = interval_text(fields)
-    return number(fields["value"], 2) + (f" ({ends})" if ends else "")
+    return number(fields["value"], 2) + (f" [{ends}]" if ends else "")
 
 
 def interval_text(fields: Mapping[str, Any]) -> str:
     """Return the interval of an estimate given by its fields; empty without one."""
     low, high = fields["low"], fields["high"]
-    return "" if low is None or high is None else f"{number(low, 2)} – {number(high, 2)}"
+    return "" if low is None or high is None else f"{number(low, 2)}, {number(high, 2)}"
