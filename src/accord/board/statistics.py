@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 MAX_GROUPS = 30
+GROUP_BINS = 40
+"""Parts of the scale in which the texts of a group are counted."""
 MIN_DAYS_FOR_WEEKS = 45
 """Range in days from which periods are weeks instead of days."""
 MAX_PERIODS = 60
@@ -44,12 +46,16 @@ MIN_LABELED = 5
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group of texts with its mean; `value` is its name in filters, empty for texts without one."""
+    """A group of texts with its mean; `value` is its name in filters, empty for texts without one.
+
+    `counts` are the numbers of texts in `GROUP_BINS` parts of the scale.
+    """
 
     name: str
     value: str
     texts: int
     mean: Estimate
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,14 @@ def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTa
     value = texts["value"].to_numpy().astype(float)
     of = _means(group, _cluster(texts), value, len(shown))
     size = np.bincount(group[group >= 0], minlength=len(shown))
-    rows = [GroupRow(name or UNKNOWN, name, int(n), mean) for name, n, mean in zip(shown, size, of, strict=True)]
+    span = (scores.high - scores.low) or 1.0
+    cell = np.clip(((value - scores.low) * (GROUP_BINS / span)).astype(np.intp), 0, GROUP_BINS - 1)
+    inside = np.bincount((group * GROUP_BINS + cell)[group >= 0], minlength=len(shown) * GROUP_BINS)
+    counts = [tuple(row) for row in inside.reshape(len(shown), GROUP_BINS).tolist()] if shown else []
+    rows = [
+        GroupRow(name or UNKNOWN, name, int(n), mean, its)
+        for name, n, mean, its in zip(shown, size, of, counts, strict=True)
+    ]
     return GroupTable(by, tuple(rows), int((size_of > 0).sum()) - len(shown))
 
 

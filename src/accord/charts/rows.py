@@ -15,9 +15,13 @@ from accord.values import Estimate
 
 MOST_DOTS = 150
 """Largest number of dots of a row; more are drawn as columns of a histogram."""
+STACKED = 3
+"""Largest number of values in a bin that are drawn as dots above each other."""
 HEIGHT, DOTS = 32, 26
 """Height of a row of marks, and of the dots above them, in pixels."""
 _COLUMNS = 40
+LONG = 18
+"""Length of a label in characters from which the labels get a wider column."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,13 @@ def row_chart(
         kind = "tool" if row.kind == "model" else row.kind
         bins = row.bins or (_bins_of(row.dots, low, high) if len(row.dots) > MOST_DOTS else ())
         most = max((count for *_, count in bins), default=1) or 1
-        for left, right, count in bins:
+        if most <= STACKED:  # few values: a dot for each
+            parts += [
+                f'<circle class="dot {kind}" cx="{at((left + right) / 2)}" cy="{22 - 8 * place}" r="4"/>'
+                for left, right, count in bins
+                for place in range(count)
+            ]
+        for left, right, count in bins if most > STACKED else ():
             if count:
                 start, size = at(left), DOTS * count / most
                 wide = max(float(at(right)[:-1]) - float(start[:-1]) - 0.3, 0.4)
@@ -145,7 +155,8 @@ def row_chart(
         cells += [f'<td class="num soft wide">{_interval(row.estimate)}</td>'] if has_ends else []
         cells += [f'<td class="soft">{escape_text(row.words)}</td>'] if has_words else []
         body.append(f"<tr>{''.join(cells)}</tr>")
-    columns = '<col class="col-label"><col>' + '<col class="col-num">' * numbered
+    is_long = max((len(row.label) for row in rows), default=0) > LONG
+    columns = f'<col class="col-label{" long" if is_long else ""}"><col>' + '<col class="col-num">' * numbered
     columns += ('<col class="col-ci wide">' if has_ends else "") + ("<col>" if has_words else "")
     marks = "".join(
         f'<text x="{at(place)}" y="14" text-anchor="middle">{format_number(place, axis.is_share)}</text>'

@@ -5,7 +5,7 @@ The address holds the state of a page: filters are links, and the browser's back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from accord.board import (
     DIMENSIONS,
+    GROUP_BINS,
     NEXT,
     ORDERS,
     BoardFigures,
@@ -30,36 +31,28 @@ from accord.board import (
     filter_in_words,
     stated_difference,
 )
-from accord.charts import (
-    Axis,
-    ChartLine,
-    ChartLink,
-    ChartRow,
-    Guide,
-    HistogramBin,
-    line_chart,
-    range_rows,
-    score_histogram,
-)
+from accord.charts import Axis, ChartLine, ChartLink, ChartRow, Guide, row_chart, scatter
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.learning import CARD
-from accord.results import Ledger
+from accord.results import Figure, Ledger
 from accord.studies import verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, conversation_address
+from accord.web.difference_chart import difference_chart, difference_note, difference_title, with_people
 
-CHART_SIZE = (600, 200)
 _PAGE_FIELDS = ("page", "back")
 _MAX_BACK = 4096
 MAX_COMPARED_EVALUATORS = 3
 """Number of other evaluators that are offered for comparison, the latest first."""
-SHOWN_TEXTS = 6
+SHOWN_TEXTS = 9
 """Number of conversations on the board."""
+MAX_DIFFERENCES = 6
+"""Number of differences of pairs of groups in the picture."""
 SHOWN_GROUPS = 12
 """Number of groups in the picture, the largest ones; a folded table has the others."""
 DAY = "day"
 ORDER_HEADINGS = {
-    "worst": ("Worst", "worst first"), "best": ("Best", "best first"),
+    "worst": ("Lowest", "lowest scores first"), "best": ("Highest", "highest scores first"),
     "apart": ("Most disputed", "most disputed first"), "newest": ("Newest", "newest first"),
 }  # fmt: skip
 """Short and long name of each order."""
@@ -106,6 +99,7 @@ class _BoardPages:
             each["list"] = links.bin(figures, number)
         data["verdict"] = "" if texts.selection.answers == "given" else self._caution(texts)
         data["rows"], data["learned"] = rows, texts.learned
+        stated = [] if texts.is_self_made else with_people(figures.differences[:MAX_DIFFERENCES], self._ledger(texts))
         return self.context.render_or_json(
             request, "board", visitor, data, scores=texts, figures=figures, links=links,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
@@ -120,7 +114,9 @@ class _BoardPages:
             means={each.part: each for each in figures.figures if each.name == figures.mean_name and each.part},
             given=None if figures.given is None else figures.ledger().get("mean_rating"),
             change=_last_change(texts, figures), comparisons=_comparisons(texts, figures, links),
-            has_gaps=_has_gaps(figures.time),
+            has_gaps=_has_gaps(figures.time), distribution=_distribution(figures, links),
+            difference_chart=difference_chart(stated), difference_title=difference_title(stated),
+            difference_note=difference_note(stated), is_given=texts.selection.answers == "given",
         )  # fmt: skip
 
     def list(self, request: Request) -> Response:
@@ -161,6 +157,13 @@ class _BoardPages:
         can_score = (self.context.project.folder() / CARD).is_file()
         return self.context.render_or_json(request, "board_empty", visitor, EMPTY, can_score=can_score)
 
+    def _ledger(self, scores: SelectedScores) -> Collection[Figure]:
+        """Return the figures of the verdict on the evaluator in use; empty for scores of others."""
+        folder = self.context.project.folder()
+        if str(scores.selection.evaluator).partition("@")[0] != folder.name or not (folder / CARD).is_file():
+            return ()
+        return Ledger.from_json((verdict_in_use(self.context.project, folder) or {}).get("ledger")).values()
+
     def _caution(self, scores: SelectedScores) -> str:
         """Return a caution if the verdict on the evaluator in use does not allow to compare; empty for others' scores.
 
@@ -183,43 +186,34 @@ class _BoardPages:
 
 def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[str, Markup | None]:
     if not figures.texts:
-        return {"histogram": None, "ranges": None, "time": None}
+        return {"rows": None, "time": None}
     return {
-        "histogram": _histogram(figures, texts, links),
-        "ranges": _ranges(figures, texts, links),
+        "rows": _groups_chart(figures, texts, links),
         "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links, texts.count)
         if len(figures.time.moments) > 1
         else None,
     }
 
 
-def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
-    """Draw the numbers of scores and of people's ratings, with links to the lists of the bins."""
-    density, given = figures.density, figures.given
-    rated = [0] * len(density.bins) if given is None else [each.count for each in given.bins]
-    bins = [
-        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number))
-        for number, (each, ratings) in enumerate(zip(density.bins, rated, strict=True))
-    ]
-    is_given = scores.selection.answers == "given"
-    kinds, name = ("people", "people"), "ratings of people"
-    if not is_given:
-        kinds, name = ("model", "people"), "scores"
-    title = f"Distribution of {density.rows:,} {name}"
-    return score_histogram(bins, title, density.mean.value, kinds, (name, "ratings of people"))
-
-
-def _ranges(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
-    """Draw the mean of each group with its interval; a name opens the board of its group.
+def _groups_chart(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
+    """Draw the scores of each group with their mean and its interval; a name opens the board of its group.
 
     The highest mean is the first, but scores of conversations that the evaluator learned from rank nothing.
     """
-    kind = "people" if scores.selection.answers == "given" else "model"
+    kind = "people" if scores.selection.answers == "given" else "tool"
     by = figures.table.by
     rows = sorted(figures.table.rows[:SHOWN_GROUPS], key=lambda row: -(row.mean.value or 0.0))
     rows = sorted(rows, key=lambda row: row.name) if scores.is_self_made else rows
-    shown = [ChartRow(row.name, row.mean, kind, links.only(by, row.value)) for row in rows]
-    return range_rows(shown, Axis("", scores.low, scores.high), f"Mean by {dimension_in_words(by)} with 95% intervals")
+    width = (scores.high - scores.low) / GROUP_BINS
+    shown = [
+        ChartRow(row.name, row.mean, kind, links.only(by, row.value), count=row.texts, bins=[
+            (scores.low + place * width, scores.low + (place + 1) * width, count)
+            for place, count in enumerate(row.counts) if count
+        ])
+        for row in rows
+    ]  # fmt: skip
+    title = f"{'Ratings' if kind == 'people' else 'Scores'} by {dimension_in_words(by)}, means with 95% intervals"
+    return row_chart(shown, Axis("", scores.low, scores.high), title)
 
 
 def _time_chart(time: TimeSeries, y: Axis, links: Links, noun: Callable[[int], str]) -> Markup:
@@ -240,9 +234,7 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links, noun: Callable[[int], s
         for place, moment in enumerate(moments)
     ]  # fmt: skip
     x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})
-    return line_chart(
-        lines, x, y, f"Mean score by {time.step}", guides=_event_guides(time), links=parts, size=CHART_SIZE
-    )
+    return scatter(lines, x, y, f"Mean score by {time.step}", guides=_event_guides(time), links=parts)
 
 
 def _event_guides(time: TimeSeries) -> list[Guide]:
@@ -253,6 +245,17 @@ def _event_guides(time: TimeSeries) -> list[Guide]:
             if moment.since <= event.day <= moment.until:
                 events.setdefault(place, []).append(str(number))
     return [Guide(place, ", ".join(numbers)) for place, numbers in events.items()]
+
+
+def _distribution(figures: BoardFigures, links: Links) -> list[tuple[str, int, int, str]]:
+    """Return each bin with texts: its ends, the numbers of texts and of people's ratings, and the list of its texts."""
+    density, given = figures.density, figures.given
+    rated = [0] * len(density.bins) if given is None else [each.count for each in given.bins]
+    return [
+        (f"{each.low:.2f} to {each.high:.2f}", each.count, ratings, links.bin(figures, place))
+        for place, (each, ratings) in enumerate(zip(density.bins, rated, strict=True))
+        if each.count or ratings
+    ]
 
 
 def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) -> list[tuple[str, str, bool]]:

@@ -29,6 +29,7 @@ from accord.studies import (
 from accord.values import Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.difference_chart import difference_chart, difference_note, difference_title, with_people
 from accord.web.next_steps import main_button, next_steps, refit_text, reminder, step_of
 from accord.web.study_rows import study_row
 from accord.web.uploads import MAX_UPLOAD
@@ -90,18 +91,13 @@ class _HomePages:
             main = own or step_of(button, _meaning(verdict), address, button)
             steps = [main, *(step for step in steps if step is not own)] if verdict.get("state") in PERMITTED else steps
         hero = next((step for step in steps if not step["reminder"]), steps[0] if steps else None)
-        people = [each for each in Ledger.from_json(verdict.get("ledger")).values() if each.name == "people_difference"]
-        stated = differences[:1]
-        stated += [each for each in people if stated and stated[0].by == "scores" and each.part == stated[0].part]
-        drawn = [ChartRow(f"{each.n or 0:,} {'rated' if each.by == 'people' else 'scored'}, {each.by}", each.estimate,
-                          "people" if each.by == "people" else "tool") for each in stated]  # fmt: skip
-        title = f"Difference {stated[0].part}" if stated else ""
+        stated = with_people(differences, Ledger.from_json(verdict.get("ledger")).values())
         return context.render_or_json(
             request, "dashboard", visitor, data, title=self._title(evaluator), means=means,
             headline=_headline(evaluator, counts, trend), uses=verdict.get("uses", ()), hero=hero,
             steps=[step for step in steps if step is not hero],
-            difference=row_chart(drawn, Axis(), title, is_signed=True) if drawn else None,
-            difference_of=stated[0].part if stated else "", scores_note=_scores_note(stated, trend),
+            difference=difference_chart(stated), difference_of=difference_title(stated),
+            scores_note=f"{difference_note(stated)} {trend['note'] if trend else ''}".strip(),
             waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
         )  # fmt: skip
 
@@ -213,13 +209,6 @@ class _HomePages:
         means = row_chart(drawn, Axis("", scores.low, scores.high), title) if rows else None
         stated = figures.stated_figure
         return summary, means, [] if stated is None else [stated]
-
-
-def _scores_note(stated: Sequence[Figure], trend: Mapping[str, Any] | None) -> str:
-    """Return what the lines of the chart are and what the differences are about."""
-    about = ". ".join(f"By {each.by}: {each.about}" for each in stated)
-    note = f" {trend['note']}" if trend and trend["note"] else ""
-    return f"Points of the scale, 95% intervals over conversations.{f' {about}.' if about else ''}{note}"
 
 
 def _meaning(verdict: Mapping[str, Any]) -> str:
