@@ -1,4 +1,4 @@
-from .board import Board as Board, new_scores_section as new_scores_section, NEXT as NEXT
+from .board import Board as Board, new_scores_section as new_scores_section, NEXT as NEXT, PAGE as PAGE
 from .comparisons import describe_test as describe_test, difference_in_words as difference_in_words
 from .filters import BoardFilters as BoardFilters, dimension_in_words as dimension_in_words, DIMENSIONS as DIMENSIONS
 from .filters import filter_in_words as filter_in_words, ORDERS as ORDERS

@@ -360,6 +360,9 @@ def _list_summary(scores: SelectedScores, total: int) -> str:
             (scores.high if about.high is None else about.high),
         )
         where.append(f"{scores.shown(str(about.question))} from {low:g} to {high:g}")
-    order = {"worst": "lowest scores first", "best": "highest scores first", "apart": "most disputed first", "newest": "newest first"}
+    order = {
+        "worst": "lowest scores first", "best": "highest scores first", "apart": "most disputed first",
+        "newest": "newest first",
+    }  # fmt: skip
     kind = f"{what} without a score" if about.unscored else what
     return f"{total:,} {kind}{' with ' + ', '.join(where) if where else ''}, {order[about.order]}"

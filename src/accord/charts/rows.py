@@ -5,7 +5,7 @@ Positions are percentages and text is HTML, so a chart of any width has letters 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -177,24 +177,55 @@ def row_chart(
     )
 
 
-def interval_svg(estimate: Estimate, axis: Axis, kind: str = "tool", label: str = "") -> Markup:
-    """Draw one estimate with its interval for a cell of a table whose rows share an axis.
+def interval_svg(
+    estimate: Estimate, axis: Axis, kind: str = "tool", *, zone: tuple[float | None, float | None] | None = None
+) -> Markup:
+    """Draw one estimate with its interval for a cell of a table whose rows share an axis; the table has the number.
 
     Args:
         estimate: Value with its interval.
         axis: The axis, with both ends.
         kind: Color of the marks.
-        label: Text for screen readers; without one the picture is hidden from them.
+        zone: Low and high end of a colored part of the axis; `None` for an open end.
     """
+    at = _places_on(axis)
     assert axis.low is not None and axis.high is not None
-    span = (axis.high - axis.low) or 1.0
-    ends = [f"{100 * min(max((end - axis.low) / span, 0.0), 1.0):.1f}%" for end in _ends(estimate)]
-    parts = f'<line class="ci {kind}" x1="{ends[0]}" x2="{ends[-1]}" y1="10" y2="10"/>' if len(ends) > 1 else ""
+    grid = "".join(f'<line x1="{at(place)}" x2="{at(place)}" y2="28"/>' for place in ticks(axis.low, axis.high, 4))
+    parts = [f'<g class="grid-line">{grid}</g>']
+    if zone is not None:
+        start, end = (at(axis.low if zone[0] is None else zone[0]), at(axis.high if zone[1] is None else zone[1]))
+        wide = float(end[:-1]) - float(start[:-1])
+        parts.insert(0, f'<rect class="zone" x="{start}" width="{wide:.1f}%" height="28"/>')
+    ends = _ends(estimate)
+    if len(ends) > 1:
+        parts.append(f'<line class="ci {kind}" x1="{at(ends[0])}" x2="{at(ends[-1])}" y1="14" y2="14"/>')
     if estimate.value is not None:
-        middle = f"{100 * min(max((estimate.value - axis.low) / span, 0.0), 1.0):.1f}%"
-        parts += f'<circle class="pt {kind}" cx="{middle}" cy="10" r="5"/>'
-    about = f'role="img" aria-label="{escape_text(label)}"' if label else 'aria-hidden="true"'
-    return Markup(f'<svg class="plot-svg" height="20" {about}>{parts}</svg>')
+        parts.append(f'<circle class="pt {kind}" cx="{at(estimate.value)}" cy="14" r="5"/>')
+    return Markup(f'<svg class="plot-svg" height="28" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def axis_svg(axis: Axis) -> Markup:
+    """Draw the numbers of the axis of `interval_svg`, for the last row of its table."""
+    at = _places_on(axis)
+    assert axis.low is not None and axis.high is not None
+    marks = "".join(
+        f'<text x="{at(place)}" y="14" text-anchor="middle">{format_number(place, axis.is_share)}</text>'
+        for place in ticks(axis.low, axis.high, 4)
+    )
+    line = '<line class="axis-line" x1="0%" x2="100%" y1="1" y2="1"/>'
+    return Markup(f'<svg class="plot-svg" height="18" aria-hidden="true">{line}{marks}</svg>')
+
+
+def axis_around(estimates: Sequence[Estimate], is_share: bool = False) -> Axis:
+    """Return an axis whose ends are round numbers around the intervals of estimates."""
+    low, high = domain_of([end for each in estimates for end in _ends(each)], Axis())
+    return Axis("", low, high, is_share)
+
+
+def _places_on(axis: Axis) -> Callable[[float], str]:
+    assert axis.low is not None and axis.high is not None
+    low, span = axis.low, (axis.high - axis.low) or 1.0
+    return lambda value: f"{100 * min(max((value - low) / span, 0.0), 1.0):.1f}%"
 
 
 def key(kind: str, label: str) -> Markup:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -18,9 +20,9 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.board import opening_words
-from accord.charts import Axis, ChartRow, bar_chart, range_rows, share_bars
-from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable
+from accord.board import PAGE, BoardFilters, opening_words
+from accord.charts import Axis, ChartRow, row_chart, share_bars
+from accord.edges import AccordError, BadInput, count_of, one_line_json, parse_whole_number, sendable
 from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
@@ -55,6 +57,8 @@ _METADATA_NAMES = {"system": "Assistant version"}
 """Names of metadata on the page that differ from the names in logs."""
 MAX_RUNS = 8
 MAX_ATTRIBUTIONS = 12
+MAX_PREDICTED = 6
+"""Number of people whose predicted ratings are drawn for a conversation without ratings."""
 NOT_STORED = (
     "this conversation was scored live and its text was not stored; to read it, import its log with the same id: "
     "accord import chats.jsonl"
@@ -105,6 +109,7 @@ class _ConversationPage:
             name: value for name, value in metadata.items() if name != SYNTHETIC and value not in ("", None, [], {})
         }
         [words] = user_words([conversation], [Target(conversation.id)]).values()
+        near = self._neighbors(back_address(back), conversation.id, chosen)
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
@@ -112,9 +117,31 @@ class _ConversationPage:
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({_METADATA_NAMES.get(name, name): value for name, value in shown.items()}),
-            words=words, kept=_kept_score(details, predictions),
+            words=words, kept=_kept_score(details, predictions), near=near,
             join="&" if "?" in here else "?", kinds=details.kinds.names if details.kinds else (),
         )  # fmt: skip
+
+    def _neighbors(self, back: str, name: str, turn: int | None) -> dict[str, str]:
+        """Return the pages before and after this conversation in the list of `back`, and its place there."""
+        none = {"earlier": "", "later": "", "place_in_list": ""}
+        path, _, query = back.partition("?")
+        if path not in ("/board", "/board/list"):
+            return none
+        try:
+            selection = BoardFilters.from_query(query, ("page", "back"))
+            number = parse_whole_number(parse_qs(query).get("page", ["1"])[-1]) or 1
+            found = self.context.board.page(selection, number)
+        except AccordError:
+            return none
+        rows = [] if found is None else list(found[1].rows)
+        at = next((at for at, row in enumerate(rows) if row.conversation == name and turn in (None, row.turn)), None)
+        if found is None or at is None:
+            return none
+        address = [conversation_address(row.conversation, row.turn, back) for row in rows]
+        return {
+            "earlier": address[at - 1] if at else "", "later": address[at + 1] if at + 1 < len(rows) else "",
+            "place_in_list": f"{(found[1].number - 1) * PAGE + at + 1:,} of {found[1].total:,}",
+        }  # fmt: skip
 
     def _missing(self, id: str) -> Exception:
         """Return the error for a conversation without a text: it was erased, or only scored, or does not exist."""
@@ -278,7 +305,14 @@ def _ranges(row: Mapping[str, Any], rubric: Rubric) -> Markup | None:
     if predicted.get("value") is not None:
         rows.insert(0, ChartRow("Evaluator", Estimate(predicted["value"], predicted["low"], predicted["high"])))
     low, high = question.scale.numbers[0], question.scale.numbers[-1]
-    return range_rows(rows, Axis("", low, high), f"{question.shown}: evaluator and people") if rows else None
+    people = [] if predicted.get("value") is None else [
+        ChartRow(sendable(person), Estimate(each["value"], each["low"], each["high"]))
+        for person, each in list(row["predicted_ratings"].items())[:MAX_PREDICTED]
+        if each.get("value") is not None and not ratings
+    ]  # fmt: skip
+    if people:
+        rows[0] = replace(rows[0], label="A new person")
+    return row_chart([*rows, *people], Axis("", low, high), f"{question.shown}: evaluator and people") if rows else None
 
 
 def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:
@@ -295,10 +329,9 @@ def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:
 def _attribution_chart(attributions: Mapping[str, float], rubric: Rubric) -> Markup:
     largest = sorted(attributions.items(), key=lambda pair: -abs(pair[1]))[:MAX_ATTRIBUTIONS]
     rows = [
-        ChartRow(rubric.shown(name), Estimate(effect), "model" if effect >= 0 else "flagged")
-        for name, effect in largest
+        ChartRow(rubric.shown(name), Estimate(effect), "tool" if effect >= 0 else "neutral") for name, effect in largest
     ]
-    return bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
+    return row_chart(rows, Axis("effect on the score"), "Effect of each input on the score", is_bars=True)
 
 
 def _other_fields(turn: Turn) -> str:

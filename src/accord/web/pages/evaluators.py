@@ -13,10 +13,9 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.charts import Axis, ChartRow, range_rows
+from accord.charts import Axis, ChartRow, axis_around, axis_svg, interval_svg, row_chart
 from accord.learning import CARD
 from accord.project import fitted_evaluators, has_learned_all, other_question
-from accord.report import verdict_view
 from accord.results import Figure, Ledger
 from accord.studies import IN_USE, candidate_folder, verdict_in_use
 from accord.values import Estimate
@@ -65,14 +64,21 @@ class _EvaluatorPages:
             undo=next((row for row in rows if row["is_earlier"]), None),
             candidate_name=candidate_folder(folder).name,
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
-            view=self._view(),
+            table=_table(rows), facts=self._facts(in_use),
         )  # fmt: skip
 
-    def _view(self) -> dict[str, Any] | None:
-        """Return the verdict on the evaluator in use for the template, or `None` if it has none."""
+    def _facts(self, in_use: Row | None) -> dict[str, Any] | None:
+        """Return what the evaluator in use reads, learns and was checked on, and the effects of what it reads."""
         folder = self.context.project.folder()
-        verdict = verdict_in_use(self.context.project, folder) if (folder / CARD).is_file() else None
-        return verdict_view(verdict) if verdict else None
+        if in_use is None or not (folder / CARD).is_file():
+            return None
+        verdict = verdict_in_use(self.context.project, folder) or {}
+        ledger = Ledger.from_json(in_use["ledger"])
+        limits = list(dict.fromkeys(each["rule"] for each in verdict.get("uses", ()) if not each["is_allowed"]))[-1:]
+        rows = [("Learns", f"{in_use['learned']:,} ratings" if in_use["learned"] is not None else "unknown")]
+        rows += [("Checked", ledger["error"].about)] if "error" in ledger else []
+        rows += [("Limits", "; ".join(limits))] if limits else []
+        return {"name": in_use["base"], "rows": rows, "uses": verdict.get("uses", ())}
 
     def _rows(self) -> list[Row]:
         """Return the evaluators: the one in use first, then others, then its earlier versions, the last one first."""
@@ -100,6 +106,41 @@ class _EvaluatorPages:
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self.context.learning.use, str(fields.get("name", "")))
         return RedirectResponse("/evaluators?done=used", 303)
+
+
+REFERENCES = (("people_error", "people_r", "Another person", "people"),
+              ("constant_error", "", "Constant guess", "neutral"))  # fmt: skip
+"""Rows of the table that no evaluator made: keys of their error and correlation, name, and color."""
+
+
+def _table(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the rows of the table with their errors drawn on one axis, and the references of the evaluator in use."""
+    ledgers = [Ledger.from_json(row["ledger"]) for row in rows]
+    found: list[dict[str, Any]] = [
+        {**row, "kind": "tool", "figure": each.get("error"), "correlation": each.get("r")}
+        for row, each in zip(rows, ledgers, strict=True)
+    ]
+    own = next((each for each in ledgers if "error" in each), Ledger())
+    found += [
+        {"name": "", "label": name, "kind": kind, "figure": own[key], "correlation": own.get(r), "learned": own[key].n}
+        for key, r, name, kind in REFERENCES if key in own
+    ]  # fmt: skip
+    drawn = [row["figure"].estimate for row in found if row["figure"] is not None]
+    if not drawn:
+        return {"rows": found, "axis": None, "note": ""}
+    axis = axis_around(drawn)
+    limit = None if "people_error" not in own else 1.1 * (own["people_error"].value or 0.0)
+    for row in found:
+        zone = None if limit is None else (None, limit)
+        row["plot"] = (
+            None if row["figure"] is None else interval_svg(row["figure"].estimate, axis, row["kind"], zone=zone)
+        )
+    green = "" if limit is None else " Green: within 10% of another person."
+    return {
+        "rows": found,
+        "axis": axis_svg(axis),
+        "note": f"Each row is measured on the ratings that it learned.{green}",
+    }
 
 
 def _verdict_fields(verdict: Mapping[str, Any] | None) -> Row:
@@ -195,6 +236,6 @@ def _drawn(compared: Row) -> dict[str, Any]:
     estimates = [Estimate(**value) for value in first["values"]]
     rows = [ChartRow(name, value) for name, value in zip(compared["names"], estimates, strict=True)]
     chart = (
-        range_rows(rows, Axis(), first["figure"]) if any(each.value is not None for each in estimates) else Markup("")
+        row_chart(rows, Axis(), first["figure"]) if any(each.value is not None for each in estimates) else Markup("")
     )
     return {"title": first["figure"], "chart": chart, "rows": compared["rows"]}

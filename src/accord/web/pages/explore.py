@@ -22,7 +22,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from accord.board import DIMENSIONS, BoardFilters
-from accord.charts import Axis, ChartLine, ChartRow, bar_chart, line_chart, range_rows, ticks
+from accord.charts import Axis, ChartLine, ChartRow, row_chart, scatter, ticks
 from accord.edges import BadInput
 from accord.statistics import Clusters, group_means
 from accord.values import Estimate
@@ -39,7 +39,6 @@ AGGREGATES = {
 }  # fmt: skip
 ENDS = {MEAN: "95% interval of the mean", MEDIAN: "middle half of the values"}
 """Meaning of `low` and `high` in the JSON of a chart."""
-CHART_SIZE = (300, 240)
 
 
 # --- chart ----------------------------------------------------------------------------------------------------------
@@ -189,12 +188,12 @@ class ExploreChart:
             kinds = {"": "model" if self.table.noun == "score" else "people"}
         if settings.aggregate == COUNT:
             rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
-            return bar_chart(rows, Axis(f"number of {self.table.noun}s"), self.title)
+            return row_chart(rows, Axis(f"number of {self.table.noun}s", 0), self.title, is_bars=True)
         rows = [
-            ChartRow(f"{group.label} ({group.n:,})", group.estimate, kinds[group.color], self._board_of(group, filters))
+            ChartRow(group.label, group.estimate, kinds[group.color], self._board_of(group, filters), count=group.n)
             for group in groups
         ]
-        return range_rows(rows, axis, f"{self.title}, with the number of {self.table.noun}s")
+        return row_chart(rows, axis, f"{self.title}, with the number of {self.table.noun}s")
 
     def _board_of(self, group: Group, filters: BoardFilters | None) -> str:
         name = self.settings.x.removeprefix(METADATA)
@@ -213,7 +212,7 @@ class ExploreChart:
             own = [(at, value) for (_, at), its, value in points if its == color]
             xs, ys = zip(*own, strict=True)
             lines.append(ChartLine(xs, ys, kind=f"s{number}", name=color, draws="points"))
-        return line_chart(lines, x, y, self.title, size=CHART_SIZE)
+        return scatter(lines, x, y, self.title, height=320)
 
 
 def _middle_half(values: Sequence[float]) -> Estimate:

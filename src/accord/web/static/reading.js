@@ -3,7 +3,7 @@ import { keep, recall } from "./outbox.js";
 
 const sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
 const seen = new Map(); // current element, by selector
-const top = () => document.querySelector("header").getBoundingClientRect().bottom + 8;
+const top = () => 8;
 
 function step(kind, by) {
   const all = [...document.querySelectorAll(kind)], from = all.indexOf(seen.get(kind));
@@ -39,15 +39,12 @@ for (const kind of [".turn"]) seen.set(kind, document.querySelector(".turn.rated
 document.querySelector("[data-key='?']").hidden = false;
 isOn.checked = recall("keys") ?? true;
 isOn.onchange = () => keep("keys", isOn.checked);
-const small = matchMedia("(max-width: 70rem)");
-if (small.matches) document.querySelector(".outline details").open = false;
 if (location.hash) addEventListener("load", () => document.getElementById(location.hash.slice(1))?.scrollIntoView());
 
 async function later() { // reload until the server has the predictions, then insert them
   const page = await fetch(location.href).then((answer) => answer.text()).catch(() => "");
   const found = new DOMParser().parseFromString(page, "text/html");
   if (!found.querySelector("main") || found.getElementById("waiting")) return setTimeout(later, 1500);
-  document.getElementById("state").textContent = "";
   for (const old of document.querySelectorAll(".content, .about")) {
     const place = old.closest(".turn")?.id, fresh = place ? found.getElementById(place)?.querySelector(".known") : found.querySelector(".about");
     const known = place ? old.querySelector(".known") : old;
