@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from commands import accord, accord_json, refused, write_rows
 
-from accord import Conversation, Label, Store, Target
+from accord import Conversation, Label, Project, Store, Target
 from accord import open as open_project
 from accord.board import Board, BoardFilters
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput, BudgetReached
 from accord.live.anchor_rounds import AnchorRounds
 from accord.models import Caps
-from accord.project import Config, Project, Selection, erase
+from accord.project import Config, Selection, erase
 from accord.project.config import config_from
 from accord.project.judges import anchors as judging
 from accord.statistics.change_tests import change_test, conformal_ranks

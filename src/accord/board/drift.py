@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.board.score_reader import NO_ANNOTATOR
 from accord.edges import AccordError
-from accord.project import Project
+from accord.project import Workspace
 from accord.project.judges import anchors
 from accord.store import MonitoringTables
 from accord.store import anchors as stored
@@ -25,7 +25,7 @@ MAX_PER_DAY = 200
 
 
 def drift_of(
-    project: Project,
+    project: Workspace,
     evaluator: str | None = None,
     question: Question | None = None,
     now: datetime | None = None,
@@ -55,7 +55,7 @@ def drift_of(
 
 
 def drift_report(
-    project: Project, now: datetime | None = None, used: Evaluator | None = None
+    project: Workspace, now: datetime | None = None, used: Evaluator | None = None
 ) -> tuple[dict[str, Any] | None, bool]:
     """Return the drift of the scores of the evaluator in use as JSON, and True if it raised a new alarm.
 
@@ -72,7 +72,7 @@ def drift_report(
     return {"evaluator": name, **found.to_json()}, is_new
 
 
-def in_use(project: Project) -> Evaluator | None:
+def in_use(project: Workspace) -> Evaluator | None:
     """Return the evaluator in use, or `None` if it is not set or cannot be loaded."""
     try:
         return project.load()
@@ -80,13 +80,13 @@ def in_use(project: Project) -> Evaluator | None:
         return None
 
 
-def _judged_again(project: Project, evaluator: str) -> list[attribution.JudgedAgain]:
+def _judged_again(project: Workspace, evaluator: str) -> list[attribution.JudgedAgain]:
     """Return the anchors of an evaluator by day and target."""
     rows = stored.Anchors(project.store).of(evaluator)
     return [attribution.JudgedAgain(each.target, each.day, each.then, each.now) for each in rows]
 
 
-def _traffic(project: Project, evaluator: str, question: str, today: str) -> list[attribution.ScoredConversation]:
+def _traffic(project: Workspace, evaluator: str, question: str, today: str) -> list[attribution.ScoredConversation]:
     """Return the mean score of each conversation that the evaluator did not learn from, on its first day."""
     import polars as pl
 

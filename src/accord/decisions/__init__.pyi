@@ -1,4 +1,5 @@
-from .agreement_card import AgreementCard as AgreementCard, labels_digest as labels_digest
+from .agreement_card import AgreementCard as AgreementCard, check_makers as check_makers, labels_digest as labels_digest
+from .card_files import write_card as write_card
 from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs

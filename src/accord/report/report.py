@@ -20,7 +20,7 @@ from accord.decisions import STEPS
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest_audit, short_section
+from accord.project import Compared, Fitted, Insights, Workspace, fit_offline, insights, latest_audit, short_section
 from accord.report.page import render_page
 from accord.report.verdict_view import Pages, next_steps, verdict_view
 from accord.results import (
@@ -68,7 +68,7 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
 def write_report(
-    project: Project,
+    project: Workspace,
     path: str | Path,
     fitted: Fitted | None = None,
     about: str = "",
@@ -84,12 +84,12 @@ def write_report(
         BadInput: The project has no ratings, or too few.
     """
     target = Path(path)
-    shown = report_values(project, fitted or project.fit_offline(), about, name, curve_draws)
+    shown = report_values(project, fitted or fit_offline(project), about, name, curve_draws)
     write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
     return target
 
 
-def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
+def report_body(project: Workspace, fitted: Fitted, pages: Pages) -> Markup:
     """Return the report without a head, for a page of the workbench, whose `pages` replace commands.
 
     Raises:
@@ -99,7 +99,7 @@ def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
 
 
 def report_values(
-    project: Project,
+    project: Workspace,
     done: Fitted,
     about: str = "",
     name: str = "",
@@ -112,7 +112,7 @@ def report_values(
     files = [Path(name).name for record in Imports(store).known() for name in record.files]
     return content(
         done,
-        project.insights(done, curve_draws),
+        insights(project, done, curve_draws),
         project.rubric,
         scores=new_scores_section(project),
         audit=latest_audit(store),

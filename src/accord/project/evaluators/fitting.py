@@ -108,15 +108,17 @@ def fit(
     return fitted
 
 
-def tried(project: Workspace, evaluator: Evaluator, every_question: bool = False, until: str | None = None) -> Fitted:
-    """Return the result of `fit` from stored answers, without asking a model or saving anything.
+def fit_offline(
+    project: Workspace, name: str | None = None, every_question: bool = False, until: str | None = None
+) -> Fitted:
+    """Fit an evaluator from stored answers, without a request and without saving it.
 
-    Labels given after the time `until` are left out.
+    `until` is a time in ISO format (UTC); labels given after it are left out.
 
     Raises:
         BadInput: There is too little to learn from.
     """
-    return _Fit(project, evaluator, project.stored_models, until=until).fit(every_question)
+    return _Fit(project, project.evaluator(name), project.stored_models, until=until).fit(every_question)
 
 
 def _folder(project: Workspace, evaluator: Evaluator, out: str | Path | None) -> Path:

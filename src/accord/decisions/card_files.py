@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from accord.decisions import AgreementCard
+from accord.decisions.agreement_card import AgreementCard
 from accord.edges import BadInput, count_of, write_atomically
 from accord.results import Figure, markdown_table, p_text, plain_markdown
 
