@@ -48,7 +48,9 @@ def drift_of(
         return None
     limits = min(question.scale.numbers), max(question.scale.numbers)
     is_own = used is not None and name == own
-    judged = _judged_again(project, name) if used is None or not is_own or used.question.id == question.id else []
+    judged = (
+        stored.Anchors(project.store).of(name) if used is None or not is_own or used.question.id == question.id else []
+    )
     today = (now or datetime.now(UTC)).date().isoformat()
     asks = any(source.roles for source in used.sources) if used is not None and is_own else True
     return attribution.attribute(_traffic(project, name, question.id, today), judged, limits, today, asks)
@@ -78,12 +80,6 @@ def in_use(project: Workspace) -> Evaluator | None:
         return project.load()
     except AccordError:
         return None
-
-
-def _judged_again(project: Workspace, evaluator: str) -> list[attribution.JudgedAgain]:
-    """Return the anchors of an evaluator by day and target."""
-    rows = stored.Anchors(project.store).of(evaluator)
-    return [attribution.JudgedAgain(each.target, each.day, each.then, each.now) for each in rows]
 
 
 def _traffic(project: Workspace, evaluator: str, question: str, today: str) -> list[attribution.ScoredConversation]:

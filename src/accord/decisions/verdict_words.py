@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from accord.decisions.figures import PLURALS, Figures
 from accord.decisions.selective import AGREE
-from accord.results import Table, counted, number
+from accord.edges import count_of
+from accord.results import Table, number
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
@@ -101,7 +102,7 @@ def _found(known: Figures) -> str:
     ends = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
     return (
         f"{found.found.value:.0f}{ends} of the {found.read:,} lowest scores are among the "
-        f"{counted(found.bad, known.unit, many)} that people rate {found.cut:.3g} or less; chance finds "
+        f"{count_of(found.bad, known.unit, many)} that people rate {found.cut:.3g} or less; chance finds "
         f"{found.chance:.1f}"
     )
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from accord.board import new_scores_section
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
 from accord.decisions import STEPS
-from accord.edges import BadInput, write_atomically
+from accord.edges import BadInput, count_of, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Workspace, fit_offline, insights, latest_audit, short_section
@@ -33,7 +33,6 @@ from accord.results import (
     Table,
     Text,
     agreement_words,
-    counted,
     counts,
     p_text,
 )
@@ -443,7 +442,7 @@ def group_errors(insights: Insights, evaluator: str = "", wording: str = "") -> 
     ]
     biases = {
         name: Figure.measured(
-            "bias", each.bias, each.n, f"{counted(each.n, 'held-out rating')} of {name}", part=name, of=evaluator
+            "bias", each.bias, each.n, f"{count_of(each.n, 'held-out rating')} of {name}", part=name, of=evaluator
         )
         for name, each in named
     }

@@ -21,12 +21,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from accord.decisions import Contest
-from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
+from accord.edges import BadInput, count_of, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Workspace, fit_offline, labels_at, single_threaded
 from accord.project import modified_at as modified_at
-from accord.results import Figure, Ledger, counted, written
+from accord.results import Figure, Ledger, written
 from accord.statistics import SIGNIFICANT, STATISTICS, grouped_folds
 from accord.validation import MetricsTable, Repeats, differences_of
 from accord.values import Labels
@@ -313,8 +313,8 @@ def _error_change(rated: Ratings, candidate: Repeats, current: Repeats) -> tuple
         name: float(np.mean([STATISTICS["rmse"](each.paired_new(rated).take(both)) for each in repeats]))
         for name, repeats in contest.systems.items()
     }
-    texts = counted(len(set(rated.conversation[both])), "conversation")
-    about = f"the same {counted(len(both), 'held-out rating')} of {texts}"
+    texts = count_of(len(set(rated.conversation[both])), "conversation")
+    about = f"the same {count_of(len(both), 'held-out rating')} of {texts}"
     change = Figure("error_change", test.difference, test.low, test.high, len(both), about, over="conversations",
                     source=COMPARED)  # fmt: skip
     figures = [Figure("error", errors[name], n=len(both), about=about, part=name, source=COMPARED) for name in errors]
