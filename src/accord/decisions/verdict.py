@@ -31,6 +31,7 @@ from accord.decisions.verdict_words import (
     State,
     Use,
     points,
+    rules_table,
     uses_of,
     uses_table,
 )
@@ -87,11 +88,18 @@ class Verdict:
         return uses_of(self.figures, STATES.index(self.state), self.checks)
 
     def document(self) -> Document:
-        """Return the verdict as a document: sentence, table of uses, next step; further steps are details."""
-        first, *others = (Text(command, "code", text) for text, command in self.actions)
+        """Return the verdict as a document: sentence, table of uses, next step; further steps and rules are details."""
+        (text, command), *actions = self.actions
+        first = Section("", "", [Text(command, "code", f"Next: {text}")])
+        others = [Text(command, "code", text) for text, command in actions]
         later = [Section("Then", "", others, is_detail=True)] if others else []
         uses = uses_table([each._asdict() for each in self.uses])
-        return Document(self.title, self.sentence, [Section("", "", [uses]), Section("Next", "", [first]), *later])
+        return Document(self.title, self.sentence, [Section("", "", [uses]), first, *later, self.rules_section()])
+
+    def rules_section(self) -> Section:
+        """Return all rules with their measured values."""
+        lead = "A state needs its own rules and the rules of the states before it."
+        return Section("", f"Rules of the verdict. {lead}", [rules_table(self.checks)], is_detail=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""

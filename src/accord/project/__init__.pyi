@@ -3,7 +3,8 @@ from .config import endpoint_of as endpoint_of
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
-from .comparison_sections import short_section as short_section
+from .comparison_sections import full_sections as full_sections, group_bias as group_bias
+from .comparison_sections import groups_table as groups_table, short_section as short_section
 from .counts_of_ratings import has_learned_all as has_learned_all
 from .counts_of_ratings import labels_at as labels_at, modified_at as modified_at, rating_counts as rating_counts
 from .counts_of_ratings import RatingCounts as RatingCounts

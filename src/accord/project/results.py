@@ -22,7 +22,7 @@ from accord.project.comparison_sections import (
     figure_of,
     figures_of_row,
     full_sections,
-    groups_section,
+    groups_table,
     issues_section,
     lines,
     short_section,
@@ -210,12 +210,12 @@ class Compared(Documented, Tabular):
         """Return the sections of the document that follow the verdict."""
         found, ledger = self.comparison, self.verdict.figures.ledger
         default = None if self.decision is None else self.decision.default
-        full = full_sections(found, ledger)
+        full, named = full_sections(found, ledger), {f"{each.by}: {each.name}": each for each in self.groups}
         texts = [*([str(self.panel)] if self.panel is not None else []), *map(str, self.pairs)]
         sections = [
             *(full if everything else [short_section(found, ledger, default)]),
             Section("", "", [lines(*texts)]) if texts else None,
-            groups_section(self.groups),
+            Section("By group", "", [groups_table(named, found.systems[0].name)]) if named else None,
             warnings_section(found),
             None if self.decision is None else Section("", "", [lines(str(self.decision))]),
             *([] if everything else full),
