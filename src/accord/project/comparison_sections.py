@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from accord.edges import count_of, one_line
 from accord.results import (
@@ -73,7 +74,8 @@ def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics, que
 
     def figure(key: str, estimate: Estimate) -> Figure:
         kind, _, part = key.partition(":")
-        return ledger[key] if key in ledger else figure_of(kind, estimate, row.n, about, part)
+        of = "" if part else name
+        return ledger[key] if key in ledger else replace(figure_of(kind, estimate, row.n, about, part), of=of)
 
     if row is found.people:
         error = figure("people_error", row.estimates[NEW])
