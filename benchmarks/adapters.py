@@ -324,10 +324,10 @@ def run_label_studio(folder: Folder, name: str) -> None:
     """Write tasks, let the SDK validate them, and read the answers of a person who accepts each prediction."""
     from label_studio_sdk.label_interface import LabelInterface
 
-    from accord import read
+    from accord import Project, read
     from accord.formats import answer_to
     from accord.hosts import label_studio
-    from accord.project import Project, load_project
+    from accord.project import load_project
 
     folder.run("sh", "-c", LABEL_STUDIO)
     tasks = json.loads((folder.path / "tasks.json").read_text(encoding="utf-8"))
@@ -481,7 +481,7 @@ SYSTEM_ONE = "client = TypeSafeClient(base_url=URL, api_key=TOKEN, model='accord
 OPENAI = "client = OpenAI(base_url=URL, api_key=TOKEN)\nclient.decisions.create(model='accord', input=chat, ...)"
 TOOLS = {
     "pytest": Tool(PLUGIN, run_pytest, PYTEST, "pytest", is_quick=True),
-    "junit": Tool(("src/accord/report/gate_files.py",), run_gate, GATE, is_quick=True),
+    "junit": Tool(("src/accord/verbs/gate_files.py",), run_gate, GATE, is_quick=True),
     "action": Tool(("action.yml", "ci/gate.sh"), run_action, ACTION, is_quick=True),
     "systemone": Tool((DECISIONS,), run_systemone, SYSTEM_ONE, "typesafe-sdk"),
     "decisions": Tool((DECISIONS,), run_decisions, OPENAI, "openai"),
@@ -533,7 +533,8 @@ def measure(name: str, folder: Folder) -> Row:
 
 def prepare(folder: Path) -> Folder:
     """Make a project with evaluators, scores, and a command `accord` of this Python."""
-    from accord.project import Project, load_project
+    from accord import Project
+    from accord.project import load_project
     from accord.sample import sources
 
     chats, labels = sources()

@@ -36,9 +36,10 @@ from harness import Row, chosen, finish, options
 from planted_steps import FAULTS, Planted, erring_judge, labels_of, messages_of, planted_steps, truth
 from sklearn.metrics import f1_score
 
+from accord import Project
 from accord.models import Answer
 from accord.models.scripted import ScriptedJudge
-from accord.project import Config, JudgeSelection, Project
+from accord.project import Config, JudgeSelection
 from accord.values import Sample, Target, load_rubric
 
 PARTS = ("independent", "shared")

@@ -40,10 +40,11 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from numpy.typing import NDArray
 
+from accord import Project
 from accord.decisions import second_judge
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Calibration, Experiment, Predictions, judge_panel, make_head, stratified_targets
-from accord.project import Config, Estimates, Project
+from accord.project import Config, Estimates
 from accord.statistics import LabeledSystem, estimate_systems, stratified_means
 from accord.testing import planted
 from accord.validation import estimation

@@ -67,10 +67,11 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import accord
+from accord import Project
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.edges import BadInput
-from accord.project import Project, config_from, survey_files
+from accord.project import config_from, survey_files
 from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired, fixed_sequence, widest_share
 from accord.statistics.resampled_statistics import ordinal_alpha
 from accord.store import Imports

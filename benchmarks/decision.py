@@ -57,9 +57,11 @@ Part = Callable[[Any], Iterable[Row]]
 
 FIT = """
 from pathlib import Path
-from accord.project import Config, Project, open as open_project
+from accord import Project, open as open_project
+from accord.project import Config
 from accord.learning import PRESETS
-from accord.report import RunOptions, run_project
+from accord.report import RunOptions
+from accord.verbs import run_project
 NAME = "default" if "default" in PRESETS else "calibration"
 sources, out, question = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 config = Config(store=f"sqlite:///{out / 'accord.db'}")
@@ -141,7 +143,8 @@ def _sources(data: Path, name: str, work: Path) -> tuple[list[Path], str]:
 
 COMPARE = """
 from pathlib import Path
-from accord.project import Config, Project
+from accord import Project
+from accord.project import Config
 folder = Path(sys.argv[1])
 config = Config(store=f"sqlite:///{folder / 'accord.db'}", rubric=str(folder / "rubric.yaml"), draws=200)
 with Project(config) as project:

@@ -33,6 +33,7 @@ import numpy as np
 from harness import Row, chosen, finish, options, rows_of_part
 
 from accord.statistics import CONFIDENCE, share_interval
+from accord.store import Anchor
 from accord.validation import attribution
 from accord.values import Target
 
@@ -83,7 +84,7 @@ class Stream:
         quality = rng.normal(MEAN, SPREAD, ANCHORS)
         then = judged(quality, 0.0)
         self.traffic: list[attribution.ScoredConversation] = []
-        self.anchors: list[attribution.JudgedAgain] = []
+        self.anchors: list[Anchor] = []
         for number in range(days):
             day, weekday = _day(number), (FIRST + timedelta(days=number)).weekday()
             is_changed = number >= CHANGE
@@ -97,7 +98,7 @@ class Stream:
             if number % every == 0:
                 again = judged(quality, judge * is_changed)
                 self.anchors += [
-                    attribution.JudgedAgain(Target(f"{seed} anchor {place}"), day, *pair)
+                    Anchor("", Target(f"{seed} anchor {place}"), day, *pair)
                     for place, pair in enumerate(zip(then, again, strict=True))
                 ]
 

@@ -54,7 +54,8 @@ JUDGE = (
     RUBRIC
     + """
 import sys
-from accord.project import Project, config_from
+from accord import Project
+from accord.project import config_from
 from accord.edges import AccordError
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "concurrency": int(sys.argv[4]), "attempts": 8}
 chats = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))

@@ -37,8 +37,9 @@ from harness import Row, checkout, chosen, data_folder, finish, options, rows_of
 from new_user_files import KINDS, Kind
 
 import accord
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Config, Project
+from accord.project import Config
 
 PARTS = ("install", "kinds", "rows", "recommended")
 COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "wrong"]

@@ -36,12 +36,14 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from accord import Project
+from accord import open as open_project
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
-from accord.project import Config, Project
-from accord.project import open as open_project
-from accord.report import RunOptions, run_project
+from accord.project import Config
+from accord.report import RunOptions
 from accord.values import Conversation, Labels, Question, Score
+from accord.verbs import run_project
 
 SETS = {
     "topical_usr": "Overall", "llm_rubric_real": "Q0", "llm_rubric_synth": "Q0", "abc_eval": "irrelevant",

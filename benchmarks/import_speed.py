@@ -28,7 +28,8 @@ SENTENCE = "The router blinks twice and then the light goes out, although I pres
 ACCORD = """
 import gc
 from accord.cli.app import GC_THRESHOLD
-from accord.project import Config, Project
+from accord import Project
+from accord.project import Config
 gc.set_threshold(GC_THRESHOLD)  # as the command does
 with Project(Config(store=sys.argv[2])) as project:
     done = project.import_([sys.argv[1]], workers=int(sys.argv[4]))

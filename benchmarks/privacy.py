@@ -29,7 +29,8 @@ from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from planted_personal_data import LANGUAGES, Planted, as_written, planted
 from privacy_erasing import canary_rows, large_rows
 
-from accord.project import Config, Project
+from accord import Project
+from accord.project import Config
 from accord.project.config_sections import PrivacyConfig
 from accord.redaction import KINDS, Redactor
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from harness import Row
 
-from accord.project import Project, Selection, erase
+from accord import Project
+from accord.project import Selection, erase
 from accord.project.config import config_from
 from accord.store import Store, vacuum
 from accord.store.schema import metadata

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 
+from accord import Project
 from accord.edges import BadInput
 from accord.embedded.catalogue import is_pulled
 from accord.evidence import Source, Training
@@ -30,7 +31,7 @@ from accord.methods.learned_rubric.findings import RubricFindings
 from accord.methods.learned_rubric.selection_policies import RUBICON
 from accord.methods.learned_rubric.source import LearnedRubric
 from accord.models import Models, run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale
 from accord_papers.rubicon.outcomes import result_row
 from accord_papers.rubicon.project_tables import policy_results, stability

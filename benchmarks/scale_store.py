@@ -70,7 +70,8 @@ FAULTY = 0.1
 JUDGE = (
     RUBRIC
     + """
-from accord.project import Project, config_from
+from accord import Project
+from accord.project import config_from
 from accord.edges import BudgetReached
 from itertools import islice
 store, url, count, cap = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

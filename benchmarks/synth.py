@@ -25,9 +25,10 @@ from typing import Any
 
 from harness import Row, chosen, finish, options, rows_of_part
 
+from accord import Project
 from accord.edges import BadInput
 from accord.models import ModelSettings
-from accord.project import Config, Project
+from accord.project import Config
 from accord.sample import sources
 from accord.store import Store
 from accord.synth import SynthSettings

@@ -158,7 +158,8 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     """Return a data set's main question as `accord run` finds it, its evidence, and all labels."""
-    from accord.project import Config, ImportOptions, JudgeSelection, Project, infer_rubric, survey_files
+    from accord import Project
+    from accord.project import Config, ImportOptions, JudgeSelection, infer_rubric, survey_files
 
     found = survey_files([folder])
     rubric, _ = infer_rubric(found.questions.values())

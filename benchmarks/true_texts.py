@@ -25,11 +25,12 @@ from tempfile import TemporaryDirectory, gettempdir
 import numpy as np
 from harness import Row
 
+from accord import Project
 from accord.evidence import turn_metrics
 from accord.evidence.bank.session import MetricSession
 from accord.evidence.metric_source import measure
 from accord.formats import read
-from accord.project import Config, Project
+from accord.project import Config
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap
 from accord.store import Store

@@ -3,9 +3,10 @@
 Run: python examples/judge_with_a_script.py
 """
 
+from accord import Project
 from accord.evidence.bank.words import tokens as words
 from accord.models import ScriptedJudge
-from accord.project import Config, Project
+from accord.project import Config
 from accord.sample import sources
 from accord.values import Question, Sample
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import accord
+from accord import Project
 from accord.models import (
     Answer,
     Prompt,
@@ -31,7 +32,6 @@ from accord.models import (
 )
 from accord.models.prompts import prompt_for
 from accord.models.requests.batching import read_batch
-from accord.project import Project
 from accord.values import Sample
 
 TOP = 20

@@ -5,8 +5,8 @@ Run: python examples/reward_for_training.py
 With TRL: GRPOTrainer(model=..., reward_funcs=reward, train_dataset=...), whose data set has a column `documents`.
 """
 
-from accord import Reward
-from accord.project import Config, Project
+from accord import Project, Reward
+from accord.project import Config
 from accord.sample import sources
 
 with Project(Config(store="sqlite:///:memory:", metrics=["bank"], evaluator="mixture", draws=200)) as project:

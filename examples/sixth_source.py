@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from accord import sample
+from accord import Project, sample
 from accord.evidence import Column, LearnedEvidence, Source, SourceState, ask_rubric, ratings, sources
 from accord.models import SCORER
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.testing import ChatServer, completion
 from accord.values import Question, Rubric, Scale
 

@@ -26,8 +26,7 @@ import typer.main
 if TYPE_CHECKING:
     from served_workbench import Workbench
 
-    from accord import Conversation, Evaluator
-    from accord.project import Project
+    from accord import Conversation, Evaluator, Project
 
 # Before NumPy is imported: parallel tests must not compete for threads of linear algebra, and all processes share the
 # compilation caches of Python and JAX.

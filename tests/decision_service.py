@@ -13,11 +13,11 @@ import yaml
 from live_evaluator import replies, support_chats
 from serving import TOKEN, running
 
-from accord import Evaluator, LiveScorer
+from accord import Evaluator, LiveScorer, Project
 from accord.live import make_app
 from accord.live.ingest import Ingestor
 from accord.live.service.service import Service
-from accord.project import LiveConfig, Project, load_project
+from accord.project import LiveConfig, load_project
 
 RUBRIC = {
     "name": "support",

@@ -22,9 +22,9 @@ import small_profile
 ORIGIN = """
 import contextlib, gc, importlib, json, os, runpy, socket, sys, types
 control = socket.socket(fileno=int(sys.argv[1]))
-for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.ask_judge",
+for name in ("accord.cli.commands", "accord.verbs.project", "accord.evidence.rubric_answers", "accord.models.ask_judge",
              "accord.store.store", "accord.learning.evaluator_loader", "accord.live.service.app", "accord.live.log_follower",
-             "accord.project.evaluators.comparing", "accord.scoring.file", "accord.report.project_run", "accord.web.app",
+             "accord.project.evaluators.comparing", "accord.scoring.file", "accord.verbs.run", "accord.web.app",
              "accord.testing", "httpx2", "scipy.optimize", "sklearn.linear_model", "psycopg",
              "uvicorn", "fastapi"):
     try:

@@ -99,8 +99,8 @@ def contradictions(figures: Figures) -> list[str]:
         "add evidence in the title, and everything was asked": figures.judge == "asked"
         and "add evidence" in found.title,
         "a use without its state": [use["is_allowed"] for use in uses] != [place >= needed for needed in (1, 2, 3)],
-        "a use that is not allowed without a reason": any(
-            use["is_allowed"] == use["rule"].startswith("missing: ") for use in uses
+        "a use with missing rules, or one that is not allowed and lacks none": any(
+            use["is_allowed"] != (use["rule"].split()[0] == use["rule"].split()[2]) for use in uses
         ),
         "an error of other people that differs from the ledger": all(
             each is not None for each in (figures.error, figures.constant, figures.people, figures.shared)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Project, config_from, import_files, survey_files, survey_options
+from accord.project import config_from, import_files, survey_files, survey_options
 from accord.values import Question, Rubric, Scale, load_rubric
 
 COUNT = 12

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accord import Conversation, Turn
-from accord.project import Config, Project
+from accord import Conversation, Project, Turn
+from accord.project import Config
 from accord.values import (
     SYNTHETIC,
     Annotation,

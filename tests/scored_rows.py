@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from accord.project import Project
+from accord import Project
 from accord.scoring import ConversationFacts, RowOrigin
 from accord.values import SCORE_COLUMNS
 

@@ -14,8 +14,8 @@ from urllib.parse import urlencode, urlsplit
 from serving import running
 from waiting import until
 
-from accord import Conversation, Turn
-from accord.project import Config, Project
+from accord import Conversation, Project, Turn
+from accord.project import Config
 from accord.store import Assignment, Studies
 from accord.studies import StudySession, SubmittedAnswer
 from accord.web import ProjectFiles, WorkbenchContext, add_person, local_sign_in_link, workbench_app

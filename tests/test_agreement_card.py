@@ -15,15 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 import accord
+from accord import Project
 from accord.cli import app
 from accord.decisions import AgreementCard
+from accord.decisions.card_files import card_badge, card_markdown
 from accord.edges import BadInput, GateFailed
 from accord.formats import is_machine
 from accord.learning import stratified_targets
-from accord.project import Project, config_from, load_project
-from accord.report import CardOptions, card_of, card_of_check
-from accord.report.card_files import card_badge, card_markdown
+from accord.project import CardOptions, card_of, config_from, load_project
 from accord.sample import sources
+from accord.table_check import card_of_check
 from accord.values import Target, dump_rubric
 
 SETTINGS: dict[str, Any] = {"metrics": ["words", "turns"], "draws": 20, "folds": 2, "repeats": 1, "curve_draws": 1,
@@ -165,7 +166,7 @@ def test_gate_fails_if_scored_conversations_have_moved(
 ) -> None:
     project.card(folder / "card.json")
     rows = [{"feature": "words", "stability": 0.9, "is_shifted": True}]
-    monkeypatch.setattr("accord.report.cards.latest_drift", lambda *_: rows)
+    monkeypatch.setattr("accord.verbs.gate.latest_drift", lambda *_: rows)
     with pytest.raises(GateFailed, match="conversations of the card: failed: .* differ from those of the card: words"):
         project.gate(card=folder / "card.json")
 
@@ -180,7 +181,7 @@ def test_card_of_ratings_changed_since_the_fit_is_refused(folder: Path, project:
 
 
 def test_ratings_by_models_are_refused_unless_declared(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.report.table_cards.is_machine", lambda name: True)
+    monkeypatch.setattr("accord.decisions.agreement_card.is_machine", lambda name: True)
     with pytest.raises(BadInput, match="look like those of a model"):
         card_of(project)
     declared = card_of(project, options=CardOptions(made_by="models"))

@@ -9,7 +9,7 @@ from commands import accord_json, invoke, refused
 from misbehaving_endpoint import answer_any
 from small_sample import sources
 
-from accord import Conversation, Document, Store, Turn
+from accord import Conversation, Document, Project, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
@@ -32,10 +32,7 @@ from accord.models import (
 )
 from accord.models.judges.chat_judges import LogprobsJudge
 from accord.models.prompts import material_of
-from accord.project import (
-    Config,
-    Project,
-)
+from accord.project import Config
 from accord.project.judges.judge_audit import AuditRun
 from accord.testing import ChatServer
 from accord.validation import (

@@ -16,7 +16,7 @@ from commands import accord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord import Conversation, Label, Turn
+from accord import Conversation, Label, Project, Turn
 from accord.board import (
     DIMENSIONS,
     Board,
@@ -26,7 +26,7 @@ from accord.board import (
     describe_test,
 )
 from accord.edges import BadInput, UnknownName
-from accord.project import Config, Project
+from accord.project import Config
 from accord.store import MartRow, MonitoringTables, StoreError
 from accord.values import Target
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Evaluator, Labels, Score
+from accord import Evaluator, Labels, Project, Score
 from accord.decisions import Certificate, certify
 from accord.edges import BadInput, GateFailed
 from accord.evidence import ratings
 from accord.learning import Calibration
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.sample import sources as sample_sources
 from accord.scoring import ScoreOptions
 from accord.statistics import upper_bound

@@ -20,8 +20,9 @@ from small_sample import sources
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from accord import Project
 from accord.learning import Calibration
-from accord.project import Config, Project
+from accord.project import Config
 from accord.testing import ChatServer
 
 CHATS, LABELS = "chats.jsonl", "labels.csv"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import small_sample as sample
 
-from accord import LiveScorer, read
+from accord import LiveScorer, Project, read
 from accord.edges import BadInput
 from accord.evidence import make_source, sources
 from accord.models import run
-from accord.project import Project, config_from, json_schema
+from accord.project import config_from, json_schema
 from accord.report import write_report
 from accord.results import Charts, Findings, Point, Points, Section, Table, Text, document_text, number
 from accord.statistics import grouped_folds

@@ -18,21 +18,21 @@ import numpy as np
 import pytest
 from commands import accord, accord_json, refused, write_rows
 
-from accord import Conversation, Label, Store, Target
+from accord import Conversation, Label, Project, Store, Target
 from accord import open as open_project
 from accord.board import Board, BoardFilters
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput, BudgetReached
 from accord.live.anchor_rounds import AnchorRounds
 from accord.models import Caps
-from accord.project import Config, Project, Selection, erase
+from accord.project import Config, Selection, erase
 from accord.project.config import config_from
 from accord.project.judges import anchors as judging
 from accord.statistics.change_tests import change_test, conformal_ranks
 from accord.store.anchors import Anchor, Anchors
 from accord.testing import ChatServer, completion
 from accord.testing.server import Wire
-from accord.validation.attribution import Attribution, JudgedAgain, ScoredConversation, attribute
+from accord.validation.attribution import Attribution, ScoredConversation, attribute
 from accord.values import Turn
 
 FIRST, DAYS, CHANGE = date(2026, 1, 5), 56, 35
@@ -85,7 +85,7 @@ def test_change_is_found_with_its_day_and_no_ranks_are_no_change() -> None:
 
 def planted(
     seed: int, system: float = 0.0, judge: float = 0.0, anchors: int = 30, since: int = 0
-) -> tuple[list[ScoredConversation], list[JudgedAgain]]:
+) -> tuple[list[ScoredConversation], list[Anchor]]:
     """Traffic and anchors on a scale from 1 to 5 that move on day `CHANGE`; anchors are judged from a day on."""
     rng = np.random.default_rng(seed)
     quality = rng.normal(3, 0.6, anchors)
@@ -99,7 +99,7 @@ def planted(
             traffic.append(ScoredConversation(f"{number}-{chat}", f"bot-{chat % 2}", day, float(value)))
         again = quality + rng.normal(0, 0.2, anchors) + judge * (number >= CHANGE)
         pairs = zip(then.tolist(), again.tolist(), strict=True)
-        judged += [JudgedAgain(Target(f"a{place}"), day, *pair) for place, pair in enumerate(pairs) if number >= since]
+        judged += [Anchor("", Target(f"a{place}"), day, *pair) for place, pair in enumerate(pairs) if number >= since]
     return traffic, judged
 
 

@@ -17,8 +17,9 @@ from commands import accord, accord_json, refused, write_rows
 from new_user_files import workbook
 from special_files import make_link
 
+from accord import Project
 from accord.formats import ScoreWriter
-from accord.project import Project, Selection, config_from, erase, expire
+from accord.project import Selection, config_from, erase, expire
 from accord.scoring import ConversationFacts, RowOrigin
 from accord.scoring.results import ScoreCounts
 from accord.values import SCORE_COLUMNS, SCORE_TABLE, SCORE_TYPES, WORDS, ScoreRow, score_frame

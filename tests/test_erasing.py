@@ -39,9 +39,10 @@ from special_files import make_link, make_pipe
 from throwaway_postgres import ThrowAwayPostgres
 from waiting import until
 
+from accord import Project
 from accord.edges import BadInput
 from accord.learning import Evaluator
-from accord.project import PLACE_WORDS, Project, Selection, erase, expire, plan_erasure
+from accord.project import PLACE_WORDS, Selection, erase, expire, plan_erasure
 from accord.project.config import config_from
 from accord.project.erasing.files import Kind
 from accord.project.erasing.inventory import FILE_PLACES, STORE_PLACES

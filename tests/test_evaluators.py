@@ -24,6 +24,7 @@ from accord import (
     Evaluator,
     Label,
     Labels,
+    Project,
     Question,
     Rubric,
     Scale,
@@ -52,7 +53,7 @@ from accord.learning.baselines import (
 )
 from accord.learning.experiment import Choice
 from accord.models import memory_models, run
-from accord.project import Config, Project
+from accord.project import Config
 from accord.statistics import grouped_folds
 from accord.testing import (
     check_head,

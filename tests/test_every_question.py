@@ -12,12 +12,11 @@ import pytest
 from commands import invoke
 from read_conversations import RUBRIC, reading_project
 
-from accord import load_evaluator
+from accord import Project, load_evaluator
 from accord.board import Board, BoardFilters
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
-from accord.project import Project
 from accord.scoring import (
     BatchScorer,
     Execution,

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Config, Project
-from accord.report.gate import check_gate
+from accord.project import Config
+from accord.verbs.gate import check_gate
 
 
 def rows(values: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -37,7 +38,7 @@ def project(tmp_path: Path) -> Project:
 def test_mean_passes_only_if_its_interval_over_conversations_does(
     project: Project, monkeypatch: pytest.MonkeyPatch, values: dict[str, list[float]], passes: bool
 ) -> None:
-    monkeypatch.setattr("accord.report.gate.latest_scores", lambda *_: rows(values))
+    monkeypatch.setattr("accord.verbs.gate.latest_scores", lambda *_: rows(values))
     with project:
         check, _ = check_gate(project, None, 2.5)
     assert check.estimate is not None and check.estimate > 2.5 and check.passed == passes
@@ -53,7 +54,7 @@ def test_lower_bound_is_missed_by_the_truth_as_often_as_stated(
             values = {
                 str(n): (2 + level + rng.normal(0, 0.3, 4)).tolist() for n, level in enumerate(rng.normal(size=20))
             }
-            monkeypatch.setattr("accord.report.gate.latest_scores", lambda *_, values=values: rows(values))
+            monkeypatch.setattr("accord.verbs.gate.latest_scores", lambda *_, values=values: rows(values))
             check, _ = check_gate(project, None, 2.0)
             below.append(not check.passed)
     assert 0.94 < np.mean(below) < 1

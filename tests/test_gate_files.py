@@ -22,9 +22,9 @@ from special_files import make_link
 from typer.testing import CliRunner
 
 from accord.cli.app import app
-from accord.report.gate import NO_VERDICT, UNPROVEN, Check, verdict_checks
-from accord.report.gate_files import gate_junit, gate_markdown, gate_text
 from accord.testing import sample_project
+from accord.verbs.gate import NO_VERDICT, UNPROVEN, Check, verdict_checks
+from accord.verbs.gate_files import gate_junit, gate_markdown, gate_text
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "r of <img src=x onerror=alert(1)> | [a](http://x) @team `b` \x1b[31m\x00"

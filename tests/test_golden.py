@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from sample_project import SampleProject, post_live, rate_next, sample_project
 
-from accord.project import Project, load_config
+from accord import Project
+from accord.project import load_config
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 pytestmark = pytest.mark.defaults

@@ -18,12 +18,12 @@ from commands import read_rows, write_rows
 from live_evaluator import CONTEXT, QUESTION, fitted, learned, replies, support_chats
 from special_files import make_link
 
-from accord import Conversation, Document, Label, Labels, Reward, Turn
+from accord import Conversation, Document, Label, Labels, Project, Reward, Turn
 from accord.edges import BadInput
 from accord.hosts.promptfoo import get_assert
 from accord.hosts.shared.scores import HostScorer, MissingHost, exchange, fields_about, open_scorer, require
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.project import Config, Project
+from accord.project import Config
 from accord.scoring import ScoreOptions
 from accord.testing import sample_project
 from accord.values import Sample

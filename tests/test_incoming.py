@@ -27,7 +27,7 @@ from test_readers_annotation_tools import (
     POTATO_ROWS,
 )
 
-from accord import Rubric, read
+from accord import Project, Rubric, read
 from accord.board import Board, BoardFilters
 from accord.edges import (
     BadInput,
@@ -46,7 +46,7 @@ from accord.live.messages import (
     HistoryDeduplicator,
     Message,
 )
-from accord.project import Config, Project, import_files
+from accord.project import Config, import_files
 from accord.report import write_report
 from accord.scoring import (
     ConversationFacts,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_corpus import planted_turns
 
-from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
+from accord import Evaluator, Label, Labels, Project, Question, Score, Target, Unscored
 from accord.decisions import at_least_cost, check_costs, decode, decoded, least_cost, parse_costs
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
@@ -32,7 +32,7 @@ from accord.learning.answer_models.mixed.equations import (
     best_ratios,
 )
 from accord.learning.answer_models.mixed.model import MixedAnswers
-from accord.project import Config, Project, config_from
+from accord.project import Config, config_from
 from accord.sample import sources as sample_sources
 from accord.statistics import (
     Clusters,

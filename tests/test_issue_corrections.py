@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from served_workbench import Browser, StartWorkbench, project
 
-from accord import Conversation, Target, Turn
+from accord import Conversation, Project, Target, Turn
 from accord.edges import BadInput, UnknownName
 from accord.project import (
-    Project,
     correct_issue,
     corrected,
     corrected_pairs,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from served_workbench import Browser, open_workbench, submitted
 
-from accord.project import Config, Project
+from accord import Project
+from accord.project import Config
 from accord.store import Store, StoreError
 from accord.values import Conversation, Turn
 

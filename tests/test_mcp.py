@@ -19,10 +19,10 @@ import yaml
 from scored_rows import add_scores
 from small_sample import sources
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.edges import BadInput, one_line
 from accord.hosts.agents.mcp import mcp_server
-from accord.project import Project, load_project
+from accord.project import load_project
 from accord.store import Store, StoreError
 
 needs_mcp = pytest.mark.skipif(find_spec("mcp") is None, reason="accord[mcp] is not installed")

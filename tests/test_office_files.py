@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 from commands import accord, printed, refused, write_rows
 
+from accord import Project
 from accord.edges import BadInput
 from accord.formats import read
-from accord.project import Config, Project
+from accord.project import Config
 from accord.values import Conversation, Turn
 
 CSV = "id,prompt,response\nk1,Schließzeiten?,Täglich bis 18 Uhr – außer „feiertags“\n"

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 from misbehaving_endpoint import answer_any
 
-from accord import Conversation, Turn
-from accord.project import Project, config_from
+from accord import Conversation, Project, Turn
+from accord.project import config_from
 from accord.values import (
     Label,
     Rubric,

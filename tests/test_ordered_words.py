@@ -12,9 +12,10 @@ from commands import accord, accord_json, printed, refused, write
 from new_project import new_project
 
 import accord as package
+from accord import Project
 from accord.edges import BadInput
 from accord.formats import ObservedAnswers, infer_scale, parse_orders
-from accord.project import Config, Project
+from accord.project import Config
 
 
 @pytest.fixture(autouse=True)

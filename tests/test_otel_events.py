@@ -18,9 +18,9 @@ from commands import accord
 from decision_service import CHAT, fitted_project
 from test_service import Client, span
 
+from accord import Project
 from accord.hosts.otel import EVENT, EvaluationEvents, EventSink, emit_rows, open_events
 from accord.live import make_app, open_service
-from accord.project import Project
 from accord.values import ScoreRow
 
 SECRETS = ("return an opened router", "45 days")

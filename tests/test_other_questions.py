@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_thumbs
 
-from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator, read_labels
+from accord import Conversation, Evaluator, Label, Labels, Project, Score, Target, Turn, load_evaluator, read_labels
 from accord.evidence import ratings
 from accord.learning import (
     Calibration,
@@ -29,7 +29,7 @@ from accord.learning.answer_models.network.formula import (
     inputs,
 )
 from accord.learning.calibration.other_questions import AuxiliaryQuestions
-from accord.project import Project, config_from, infer_rubric, survey_files
+from accord.project import config_from, infer_rubric, survey_files
 from accord.statistics import pearson
 from accord.testing import planted
 from accord.testing.synthetic_ratings import Planted

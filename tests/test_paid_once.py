@@ -25,7 +25,7 @@ from processes import Forked
 from special_files import make_pipe
 from waiting import PATIENCE
 
-from accord import Conversation, Question, Rubric, Scale, Store, Turn
+from accord import Conversation, Project, Question, Rubric, Scale, Store, Turn
 from accord.edges import BudgetReached
 from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
@@ -51,7 +51,7 @@ from accord.models import (
 )
 from accord.models.ask_judge import judge_all
 from accord.models.requests.request_ledger import Lease
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.store import Claims, PaidRow, Spool, StoreError, UnsavedAnswers, VectorCache
 from accord.testing import ChatServer
 from accord.testing.server import Wire
@@ -551,7 +551,8 @@ PROCESS = """
 import sys
 from accord.evidence.rubric_answers import judge_samples
 from accord import Conversation, Rubric, Turn
-from accord.project import Project, config_from
+from accord import Project
+from accord.project import config_from
 from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "concurrency": 4}

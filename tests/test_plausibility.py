@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scripted_models import ScriptedLikelihood
 
-from accord import Conversation, Label, Labels, Question, Reward, Rubric, Scale, Store, Turn
+from accord import Conversation, Label, Labels, Project, Question, Reward, Rubric, Scale, Store, Turn
 from accord.edges import BadInput
 from accord.evidence import (
     SourceContext,
@@ -31,7 +31,7 @@ from accord.learning.calibration.plausibility import (
 )
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
-from accord.project import LiveConfig, Project, config_from
+from accord.project import LiveConfig, config_from
 from accord.values import Sample, Score, Target, Unscored
 
 CHECK = "plausibility check"

@@ -31,7 +31,7 @@ PAPERS = ROOT / "packages" / "accord-papers" / "src" / "accord_papers"
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
     "version", "edges", "entry_points", "values", "results", "statistics", "runtime", "formats", "redaction", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
-    "validation", "decisions", "finetune", "synth", "scoring", "project", "table_check", "charts", "board", "live", "studies", "report", "web", "testing", "hosts", "cli",
+    "validation", "decisions", "finetune", "synth", "scoring", "project", "table_check", "charts", "board", "live", "studies", "report", "verbs", "web", "testing", "hosts", "cli",
     "__main__",
 ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from special_files import make_link
 from typer.testing import CliRunner
 
 import accord
+from accord import Project
 from accord.cli import commands
 from accord.cli.app import app
 from accord.edges import BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
@@ -27,7 +28,6 @@ from accord.formats import formats
 from accord.learning import Head, heads
 from accord.learning.head import make_head
 from accord.models import judge_modes
-from accord.project import Project
 from accord.runtime import WorkerPool
 from accord.scoring import BatchScorer, Execution
 from accord.testing import check_metric, planted

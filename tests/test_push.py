@@ -22,12 +22,12 @@ from special_files import make_link
 from waiting import until
 
 from accord import Question, Rubric, Scale, Score, Target, Unscored, read
+from accord import open as open_project
 from accord.edges import BadInput
 from accord.formats import ScoreWriter, answer_to
 from accord.hosts.shared.push import HostScore, HostSender, Place, host_named, host_score
 from accord.hosts.shared.push_live import LivePusher, live_pushers
 from accord.project.config_sections import HostConfig
-from accord.project.project import open_project
 from accord.values import ScaleKind, Signature, dump_rubric, score_from
 
 SECRET_TEXT = "My card number is 4111"

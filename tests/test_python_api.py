@@ -14,8 +14,8 @@ import pytest
 from accord import Project, Rubric
 from accord.edges import AccordError, BadInput, BadRow, GateFailed, ModelSetting, Step, UnknownName
 from accord.project import Config
-from accord.project.python_calls import python_text
 from accord.values import dump_rubric, load_rubric
+from accord.verbs.python_calls import python_text
 
 QUICK: dict[str, Any] = {
     "draws": 20,

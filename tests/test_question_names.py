@@ -16,11 +16,11 @@ from served_workbench import StartWorkbench, Workbench, open_workbench, project,
 from test_board import board, figures, row
 from test_workbench_pages import strange
 
-from accord import Label, Rubric, Target, load_rubric
+from accord import Label, Project, Rubric, Target, load_rubric
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.models import ScriptedJudge
-from accord.project import Project, infer_rubric, load_config
+from accord.project import infer_rubric, load_config
 from accord.project.importing.rubric_inference import ObservedAnswers
 from accord.report import write_report
 from accord.results import document_text

@@ -22,10 +22,10 @@ from test_workbench_talk import Talker
 from test_workbench_talk import project as talk_project
 from waiting import PATIENCE
 
+from accord import Project
 from accord import open as open_project
 from accord.edges import is_local_address
 from accord.models import open_embedder, run
-from accord.project import Project
 from accord.project.config_sections import PrivacyConfig
 from accord.store import Chats
 from accord.testing import ChatServer, completion

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_personal_data import LANGUAGES, MAKERS, as_written, planted
 
+from accord import Project
 from accord.edges import BadInput
 from accord.models import Answer, ChatMessage, Prompt, Reply
-from accord.project import Config, Project
+from accord.project import Config
 from accord.redaction import KINDS, Redactor, find_redacted_quote, recognizers
 from accord.values import Annotation, Conversation, Document, Issue, IssueAnnotation, Target, Turn
 

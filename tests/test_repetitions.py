@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accord import Project
 from accord.decisions import is_settled
 from accord.decisions.figures import Measured
 from accord.decisions.verdict import CLEAR, state_of
@@ -18,7 +19,7 @@ from accord.evidence import Column, EvidenceTable, ratings
 from accord.learning import Experiment, FoldPlan, Planned, Predictions, make_head
 from accord.learning.baselines import LabelsAlone
 from accord.learning.calibration.calibration import Calibration
-from accord.project import Config, Project
+from accord.project import Config
 from accord.project.evaluators.experiments import further_repetitions
 from accord.testing import planted, sample_project
 from accord.validation import R_NEW, MetricsTable, baselines, other_people

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from accord.decisions import uses_table
 from accord.project import Compared, Estimates, Fitted
 from accord.project.results import GapSearch
-from accord.results import Document, Figure, Table, document_markdown, document_text, plain_markdown
+from accord.results import Document, Figure, Section, Table, document_markdown, document_text, plain_markdown
 from accord.statistics import MeanDifference, SystemMean
 from accord.testing import sample_project
 from accord.validation import SpecificationGap
@@ -95,5 +96,20 @@ def test_markdown_of_a_document_has_its_figures_and_escapes_texts(compared: Comp
     document = replace(compared.document(), title="<b>@all</b> | `x`")
     text = document_markdown(document)
     assert text.startswith("# \\<b\\>@all\\</b\\> \\| \\`x\\`\n") and "<b>" not in text
-    assert "| use of the scores | allowed |" in text
+    assert "| use | allowed |" in text
     assert plain_markdown(compared.verdict.figures.ledger["error"].text()) in text
+
+
+def test_uses_of_scores_take_two_lines_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    uses = [
+        {"use": "Find bad conversations", "is_allowed": True, "rule": "1 of 1 rule met",
+         "measured": "12 [8, 15] of the 15 lowest scores are among the 40 conversations rated 1.75 or less; chance: 4.0"},
+        {"use": "Judge one conversation", "is_allowed": False, "rule": "6 of 10 rules met",
+         "measured": "a 90% band is 2.11 points wide; 0 of 150 conversations are clearly good or bad"},
+    ]  # fmt: skip
+    document = Document("Finding", "", [Section("", "", [uses_table(uses)]), Section("", "One."), Section("", "Two.")])
+    for columns, lines in (("80", 5), ("118", 5), ("200", 5)):
+        monkeypatch.setenv("COLUMNS", columns)
+        shown = document_text(document).splitlines()
+        assert len(shown) == 2 + lines + 3 and max(map(len, shown)) <= min(int(columns), 118)
+        assert shown[-2:] == ["One.", "Two."], "sentences stand together"

@@ -14,7 +14,7 @@ from commands import accord, accord_json
 from new_project import new_project
 from typer.testing import CliRunner
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.cli.app import app
 from accord.edges import BadInput
 from accord.learning import load_evaluator
@@ -25,7 +25,7 @@ from accord.live import (
 )
 from accord.live.ingest import Ingestor, LiveContext
 from accord.live.messages import Message
-from accord.project import Config, Project
+from accord.project import Config
 from accord.scoring import (
     BatchScorer,
     ConversationFacts,

@@ -17,6 +17,7 @@ from new_project import new_project
 from processes import Forked, run
 from special_files import make_link, make_pipe
 
+from accord import Project
 from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
@@ -31,7 +32,7 @@ from accord.formats.files.row_reader import line_rows
 from accord.learning import (
     load_evaluator,
 )
-from accord.project import Config, Project
+from accord.project import Config
 from accord.runtime import (
     WorkerPool,
 )

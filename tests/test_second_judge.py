@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from test_several_judges import MODELS, RUBRIC, conversations, read
 
-from accord import Label, Labels, Target
+from accord import Label, Labels, Project, Target
 from accord.decisions import second_judge
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Experiment, judge_panel, make_head
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.statistics import PairedTest
 from accord.values import Question, Scale
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accord import Conversation, Evaluator, Score, Target, Turn, Unscored
+from accord import Conversation, Evaluator, Project, Score, Target, Turn, Unscored
 from accord.decisions import (
     LEFT,
     Selection,
@@ -20,7 +20,7 @@ from accord.decisions.selective import left_for_people, sure_enough
 from accord.edges import BadInput
 from accord.evidence import Source, SourceContext, SourceSettings
 from accord.learning import Calibration, HeldOutAnswers, load_evaluator
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.sample import sources as sample_sources
 from accord.scoring import ScoreOptions
 from accord.statistics import (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accord import Conversation, Label, Score, Target, Turn, load_evaluator
+from accord import Conversation, Label, Project, Score, Target, Turn, load_evaluator
 from accord.edges import BadInput
 from accord.evidence import SourceContext, make_source
 from accord.models import NOT_APPLICABLE, Models, ScriptedJudge, run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.store import Store
 from accord.values import Question, Rubric, Sample, Scale
 

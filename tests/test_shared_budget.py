@@ -14,6 +14,7 @@ from misbehaving_endpoint import answer_any
 from processes import Forked
 from synthetic_corpus import rated_chats
 
+from accord import Project
 from accord.edges import BudgetReached
 from accord.models import (
     Budget,
@@ -28,7 +29,7 @@ from accord.models.requests.budget import (
     Budgeted,
     Price,
 )
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.store import MONEY_UNITS, Amounts, SharedBudget, Store, StoreError
 from accord.testing import ChatServer
 from accord.testing.server import Wire
@@ -149,7 +150,8 @@ PROCESS = """
 import json, sys
 from accord.evidence.rubric_answers import judge_samples
 from accord import Conversation, Rubric, Turn
-from accord.project import Project, config_from
+from accord import Project
+from accord.project import config_from
 from accord.edges import BudgetReached
 from accord.values import Sample
 samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(60)]

@@ -12,7 +12,7 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import RidgeCV
 
-from accord import Score
+from accord import Project, Score
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import (
@@ -38,7 +38,7 @@ from accord.learning.answer_models.trees import (
     TREES,
     TreeAnswers,
 )
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.testing import planted
 from accord.testing.synthetic_ratings import Planted
 from accord.values import Labels, Target

@@ -19,6 +19,7 @@ from commands import accord_json, invoke, printed, read_rows, refused, write, wr
 from misbehaving_endpoint import Misbehaving, answer_any
 from scaled import row_of
 
+from accord import Project
 from accord import open as open_project
 from accord.edges import BadInput, NotFitted
 from accord.evidence import Source, SourceContext, Training, make_source, sources
@@ -29,7 +30,7 @@ from accord.models import (
     run,
 )
 from accord.models.requests.drivers import plan
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.testing import (
     ChatServer,
     check_source,

@@ -15,11 +15,11 @@ import yaml
 from served_workbench import open_workbench, shown_after, token
 from typer.testing import CliRunner
 
-from accord import Label
+from accord import Label, Project
 from accord.cli import app
 from accord.edges import BadInput
 from accord.evidence import Ratings
-from accord.project import Project, config_from, load_config
+from accord.project import config_from, load_config
 from accord.validation import Property, gap_of, specification_gaps
 from accord.values import Target, load_rubric
 from accord.web import ProjectFiles

@@ -13,6 +13,7 @@ import pytest
 from commands import accord, accord_json, read_rows, refused, write, write_rows
 from planted_steps import Planted, erring_judge, labels_of, messages_of, planted_steps, truth
 
+from accord import Project
 from accord.edges import BadInput
 from accord.evidence.bank.step_metrics import STEPS, metrics
 from accord.evidence.metric_source import measure
@@ -20,7 +21,7 @@ from accord.formats import read
 from accord.live import LiveScorer
 from accord.models.context_window import fit_to_context
 from accord.models.prompts import prompt_for, prompt_hash
-from accord.project import Config, JudgeSelection, Project
+from accord.project import Config, JudgeSelection
 from accord.redaction import Redactor
 from accord.store import ErasedText, Store
 from accord.values import Conversation, Label, Sample, Target, Turn, check_label, load_rubric, steps

@@ -18,11 +18,11 @@ import pytest
 from processes import Forked, run
 from waiting import PATIENCE, until
 
-from accord import Conversation, read
+from accord import Conversation, Project, read
 from accord.cli.app import main
 from accord.edges import BadInput, BudgetReached
 from accord.models import Failure, Prompt, ScriptedModel
-from accord.project import Config, Project
+from accord.project import Config
 from accord.store import Store
 from accord.synth import (
     SYNTH_METHODS,

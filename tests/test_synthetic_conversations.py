@@ -17,12 +17,11 @@ import pytest
 import small_sample
 from commands import accord_json, invoke, printed, read_rows, refused
 
-from accord import Conversation, Turn, read
+from accord import Conversation, Project, Turn, read
 from accord.edges import BadInput
 from accord.formats import ConversationWriter
 from accord.live.messages import HistoryDeduplicator
-from accord.project import Config, Project
-from accord.report.gate import check_gate
+from accord.project import Config
 from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.statistics import (
     TwoSampleResult,
@@ -31,6 +30,7 @@ from accord.statistics import (
 from accord.store import Store
 from accord.studies import sample_items
 from accord.values import SYNTHETIC, Label, StudySettings, Synthetic, Target
+from accord.verbs.gate import check_gate
 
 MADE = 12
 SETTINGS: Any = {

@@ -14,9 +14,10 @@ from commands import accord_json
 from made_tables import MadeTable, made_table
 
 import accord
+from accord import Project
 from accord.edges import BadInput
 from accord.formats import table_roles
-from accord.project import Project, config_from, import_files, survey_files, survey_options
+from accord.project import config_from, import_files, survey_files, survey_options
 from accord.report.check_page import check_markdown
 from accord.table_check import CheckResult
 from accord.values import load_rubric

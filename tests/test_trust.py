@@ -21,6 +21,7 @@ from special_files import make_link, make_pipe
 from typer.testing import CliRunner
 
 import accord
+from accord import open as open_project
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.edges import (
@@ -38,7 +39,6 @@ from accord.edges import (
 from accord.live import post_alarms
 from accord.project import load_config
 from accord.project.environment import ALLOWED
-from accord.project.project import open_project
 from accord.store import Store
 from accord.testing import ChatServer, sample_project
 from accord.values import find_project_file

@@ -15,8 +15,9 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
+from accord import Project
 from accord.edges import BadInput, UnknownName
-from accord.project import Config, Project
+from accord.project import Config
 from accord.report import write_issues_page
 from accord.report.issues_page import (
     QuotedPart,

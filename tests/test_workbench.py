@@ -17,9 +17,10 @@ from commands import accord, accord_json
 from new_project import new_project
 from served_workbench import LINKS, Browser, StartWorkbench, chats, form_of, project, rate_all, study, submitted, token
 
+from accord import Project
 from accord.edges import BadInput, validate
 from accord.live import combine_apps, exposure
-from accord.project import Config, Project
+from accord.project import Config
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import StudySession
 from accord.values import Annotation, Issue, IssueAnnotation, StudySettings, Target

@@ -20,8 +20,8 @@ from served_workbench import STUDY, Browser, StartWorkbench, Workbench, chats, f
 from special_files import make_link
 from test_workbench_pages import EVIL, strange
 
-from accord import Conversation, Turn
-from accord.project import Project, Selection, config_from, erase
+from accord import Conversation, Project, Turn
+from accord.project import Selection, config_from, erase
 from accord.testing import ChatServer
 from accord.testing.server import spoken
 from accord.values import Label, Target

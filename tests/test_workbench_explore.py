@@ -18,9 +18,8 @@ from scored_rows import add_scores
 from served_workbench import StartWorkbench, project, served
 from test_workbench_pages import EVIL, strange
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.board import BoardFilters
-from accord.project import Project
 from accord.scoring import score
 from accord.web.pages.explore import CATEGORIES, OTHER, ChartSettings, ExploreChart, ScoreTable, load_score_table
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from served_workbench import Browser, StartWorkbench, project, submitted, token
 from waiting import until
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.charts import ChartRow
 from accord.edges import BadInput
 from accord.learning import Calibration
-from accord.project import Config, Project
+from accord.project import Config
 from accord.results import Figure, Ledger, figure_html
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Item, Prediction, Studies

@@ -17,8 +17,8 @@ import yaml
 from fastapi import FastAPI
 from served_workbench import Browser, StartWorkbench, Workbench, chats, form_of, project, study, submitted, token
 
-from accord import Conversation, Turn
-from accord.project import Project, config_from
+from accord import Conversation, Project, Turn
+from accord.project import config_from
 from accord.store import Assignment, Item
 from accord.values import Document, Scale, Target
 from accord.web import WorkbenchContext

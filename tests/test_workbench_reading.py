@@ -16,12 +16,11 @@ from served_workbench import Browser, StartWorkbench, project
 from test_workbench_pages import EVIL, strange
 from waiting import until
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.live import LiveContext
 from accord.live import open_ingestor as watched
 from accord.live.messages import Message
 from accord.models import run
-from accord.project import Project
 from accord.scoring import score
 from accord.store import scores_of_conversation
 from accord.studies.citations import CitationFinder, excerpts

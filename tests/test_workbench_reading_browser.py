@@ -11,8 +11,7 @@ from browsing import DARK, LIGHT, PHONE, faults, tab
 from read_conversations import RICH, reading_project, rich
 from served_workbench import StartWorkbench, served
 
-from accord import Conversation, Turn
-from accord.project import Project
+from accord import Conversation, Project, Turn
 from accord.scoring import score
 from accord.web.context import conversation_address
 

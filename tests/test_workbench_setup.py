@@ -16,18 +16,9 @@ from served_workbench import Browser, StartWorkbench, Workbench, chats, open_wor
 from test_board_pages import rows
 from test_workbench_pages import strange
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.edges import BadInput
-from accord.project import (
-    FileSurvey,
-    Project,
-    config_from,
-    load_config,
-    new_project,
-    text_diff,
-    with_rubric_file,
-    with_study,
-)
+from accord.project import FileSurvey, config_from, load_config, new_project, text_diff, with_rubric_file, with_study
 from accord.results import Figure, figure_html
 from accord.store import Imports
 from accord.studies import verdict_in_use

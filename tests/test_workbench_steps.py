@@ -11,8 +11,9 @@ import pytest
 from served_workbench import StartWorkbench, form_of
 from test_workbench_pages import EVIL
 
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Config, Project
+from accord.project import Config
 from accord.store import Studies
 from accord.studies import StudySession
 from accord.values import Conversation, Target, Turn

@@ -13,7 +13,8 @@ import pytest
 from browsing import DARK, LIGHT, PHONE, faults, tab
 from served_workbench import Workbench, open_workbench
 
-from accord.project import Project, config_from
+from accord import Project
+from accord.project import config_from
 from accord.web import ProjectFiles
 
 pytestmark = pytest.mark.browser

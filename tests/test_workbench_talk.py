@@ -19,10 +19,10 @@ from processes import Forked
 from served_workbench import Browser, StartWorkbench, Workbench, open_workbench, token
 from waiting import until
 
-from accord import Store
+from accord import Project, Store
 from accord.edges import BadInput
 from accord.models import ScriptedModel
-from accord.project import Config, Project
+from accord.project import Config
 from accord.store import Chats, Studies
 from accord.studies import StudySession
 from accord.studies.chat_session import ChatSession

@@ -12,7 +12,8 @@ import pytest
 from browsing import DARK, LIGHT, PHONE, faults, tab
 from served_workbench import Workbench, chats, open_workbench, shown_after, token
 
-from accord.project import Project, has_generated_text, infer_rubric, load_config, survey_files
+from accord import Project
+from accord.project import has_generated_text, infer_rubric, load_config, survey_files
 from accord.studies import StudySession
 from accord.values import dump_rubric, load_rubric
 from accord.web import ProjectFiles

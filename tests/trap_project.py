@@ -19,8 +19,9 @@ import yaml
 from commands import accord, invoke
 from served_workbench import Browser, open_workbench, rate_all
 
+from accord import Project
 from accord.cli import commands as _commands  # noqa: F401 - registers the commands
-from accord.project import Project, load_config
+from accord.project import load_config
 from accord.sample import sources
 from accord.store import Studies
 from accord.studies import BackgroundLearning, StudySession

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import draw_sample_ratings
 
+from accord import Project
 from accord.evidence import EvidenceTable
 from accord.learning import Experiment, FoldPlan, make_head
-from accord.project import Config, Project
+from accord.project import Config
 from accord.sample import sources
 from accord.statistics import FOLDS
 from accord.validation import baselines, compared, is_better

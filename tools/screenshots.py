@@ -27,7 +27,8 @@ from urllib.request import urlopen
 import yaml
 from PIL import Image
 
-from accord.project import Project, load_config
+from accord import Project
+from accord.project import load_config
 from accord.store import Studies
 from accord.studies import StudySession, SubmittedAnswer
 from accord.web import add_person

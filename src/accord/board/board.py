@@ -37,7 +37,7 @@ from accord.board.summary import BoardFigures, changes_of, figures_of, first_sen
 from accord.board.texts import ConversationTexts
 from accord.edges import AccordError, reason_of
 from accord.learning import UNLIKE
-from accord.project import Project
+from accord.project import Workspace
 from accord.results import Fold, Section, Table, Text, written
 from accord.store import anchors
 from accord.validation import attribution
@@ -63,7 +63,7 @@ NEXT = {
 class Board:
     """The board of a project; safe for use from several threads."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Workspace) -> None:
         self.project, self.reader = project, ScoreReader(project)
         self._made: OrderedDict[Any, Any] = OrderedDict()
         self._lock = Lock()
@@ -225,7 +225,7 @@ class Board:
         return density_of(people, rows)
 
 
-def new_scores_section(project: Project) -> Section | None:
+def new_scores_section(project: Workspace) -> Section | None:
     """Return the section on the new conversations of the evaluator that scored last, or `None` if nothing is scored."""
     board = Board(project)
     try:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from accord.board.filters import Dimension, dimension_in_words
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
-from accord.results import By, counted, p_text, written
+from accord.edges import count_of
+from accord.results import By, p_text, written
 from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, clustered_mean, gap_of_means, holm
 from accord.values import Estimate
 
@@ -321,6 +322,6 @@ def describe_test(found: MeanDifference, many: str = "conversations") -> str:
     if found.by == "evaluator":
         said = f"On the {found.shared:,} {many} that both scored"
     else:
-        said = f"Both answered {counted(found.shared, 'input')}" if found.shared else "They have no input in common"
+        said = f"Both answered {count_of(found.shared, 'input')}" if found.shared else "They have no input in common"
     corrected = f" with Holm's correction for {found.tests} differences" if found.tests > 1 else ""
     return f"{said}; {p_text(found.p)}{corrected}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.board.score_reader import NO_ANNOTATOR
 from accord.edges import AccordError
-from accord.project import Project
+from accord.project import Workspace
 from accord.project.judges import anchors
 from accord.store import MonitoringTables
 from accord.store import anchors as stored
@@ -25,7 +25,7 @@ MAX_PER_DAY = 200
 
 
 def drift_of(
-    project: Project,
+    project: Workspace,
     evaluator: str | None = None,
     question: Question | None = None,
     now: datetime | None = None,
@@ -48,14 +48,16 @@ def drift_of(
         return None
     limits = min(question.scale.numbers), max(question.scale.numbers)
     is_own = used is not None and name == own
-    judged = _judged_again(project, name) if used is None or not is_own or used.question.id == question.id else []
+    judged = (
+        stored.Anchors(project.store).of(name) if used is None or not is_own or used.question.id == question.id else []
+    )
     today = (now or datetime.now(UTC)).date().isoformat()
     asks = any(source.roles for source in used.sources) if used is not None and is_own else True
     return attribution.attribute(_traffic(project, name, question.id, today), judged, limits, today, asks)
 
 
 def drift_report(
-    project: Project, now: datetime | None = None, used: Evaluator | None = None
+    project: Workspace, now: datetime | None = None, used: Evaluator | None = None
 ) -> tuple[dict[str, Any] | None, bool]:
     """Return the drift of the scores of the evaluator in use as JSON, and True if it raised a new alarm.
 
@@ -72,7 +74,7 @@ def drift_report(
     return {"evaluator": name, **found.to_json()}, is_new
 
 
-def in_use(project: Project) -> Evaluator | None:
+def in_use(project: Workspace) -> Evaluator | None:
     """Return the evaluator in use, or `None` if it is not set or cannot be loaded."""
     try:
         return project.load()
@@ -80,13 +82,7 @@ def in_use(project: Project) -> Evaluator | None:
         return None
 
 
-def _judged_again(project: Project, evaluator: str) -> list[attribution.JudgedAgain]:
-    """Return the anchors of an evaluator by day and target."""
-    rows = stored.Anchors(project.store).of(evaluator)
-    return [attribution.JudgedAgain(each.target, each.day, each.then, each.now) for each in rows]
-
-
-def _traffic(project: Project, evaluator: str, question: str, today: str) -> list[attribution.ScoredConversation]:
+def _traffic(project: Workspace, evaluator: str, question: str, today: str) -> list[attribution.ScoredConversation]:
     """Return the mean score of each conversation that the evaluator did not learn from, on its first day."""
     import polars as pl
 

@@ -27,7 +27,7 @@ from accord.board.notes import (
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES, UNLIKE
-from accord.project import Project, comparable_labels
+from accord.project import Workspace, comparable_labels
 from accord.results import Figure
 from accord.store import MartState, MonitoringTables, StoreError
 from accord.values import BUNDLES, POPULATION, Question
@@ -237,7 +237,7 @@ class SelectedScores:
 class ScoreReader:
     """Reader of a project's mart, with a cache of the latest selections."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Workspace) -> None:
         self.project, self.mart, self.conversations = project, project.mart, ConversationTexts(project)
         self._kept: OrderedDict[tuple[BoardFilters, Any], SelectedScores] = OrderedDict()
         self._lock = Lock()

@@ -10,7 +10,7 @@ from unicodedata import category
 
 from accord.board.filters import BoardFilters
 from accord.edges import count_of, sendable
-from accord.project import Project, corrected, current_corrections
+from accord.project import Workspace, corrected, current_corrections
 from accord.store import IssueAnnotations, TextSearch
 from accord.values import ISSUE, Annotation, Conversation, issues_from
 
@@ -51,7 +51,7 @@ def opening_words(text: str, length: int = 90) -> str:
 class ConversationTexts:
     """Words, issues and search of a project's conversations; safe for use from several threads."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Workspace) -> None:
         self.store, self.search, self.issues = project.store, TextSearch(project.store), IssueAnnotations(project.store)
         self._kinds: tuple[Any, dict[str, frozenset[str]]] | None = None
         self._lock = Lock()

@@ -17,8 +17,9 @@ from accord.cli.terminal import note, note_project, show
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
-    from accord.project import Config, Project
+    from accord.project import Config
     from accord.values import Rubric
+    from accord.verbs import Project
     from accord.web import WorkbenchContext
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -101,8 +102,8 @@ class ProjectOptions:
         import logging
 
         from accord.edges import strip_url_secrets
-        from accord.project import Project
         from accord.store import store_exists
+        from accord.verbs import Project
 
         config = self.load(starts)
         for error in config.broken_studies.values():

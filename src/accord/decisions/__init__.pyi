@@ -1,4 +1,5 @@
-from .agreement_card import AgreementCard as AgreementCard, labels_digest as labels_digest
+from .agreement_card import AgreementCard as AgreementCard, check_makers as check_makers, labels_digest as labels_digest
+from .card_files import write_card as write_card
 from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs
@@ -8,4 +9,4 @@ from .repetitions import is_settled as is_settled
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import AGREE as AGREE, LEFT as LEFT, left_for_people as left_for_people, Selection as Selection
 from .verdict import Verdict as Verdict, verdict_of as verdict_of
-from .verdict_words import STEPS as STEPS, uses_table as uses_table
+from .verdict_words import rules_table as rules_table, STEPS as STEPS, uses_table as uses_table

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from accord.edges import BadInput, Step, one_line, read_json_file
+from accord.formats import is_machine
 from accord.values import Estimate, FrozenModel, Label, content_hash
 
 CARD_FORMAT = 1
@@ -272,3 +273,23 @@ def labels_digest(labels: Iterable[Label]) -> str:
     """Return a digest of the targets, annotators and values of ratings; their order makes no difference."""
     rows = ([str(each.target), str(each.annotator), str(each.value)] for each in labels)
     return content_hash(sorted(rows), length=16)
+
+
+def check_makers(names: Iterable[str], made_by: str) -> None:
+    """Refuse labels by models that are not declared.
+
+    Args:
+        names: Names of those who labeled.
+        made_by: `people` or `models`.
+
+    Raises:
+        BadInput: `made_by` has another value, or an annotator has the name of a model and `made_by` is `people`.
+    """
+    if made_by not in ("people", "models"):
+        raise BadInput(f"--labels-by {made_by}: allowed are people and models")
+    machines = sorted(name for name in names if is_machine(name))
+    if machines and made_by != "models":
+        raise BadInput(
+            f"ratings by {', '.join(machines[:3])} look like those of a model, and agreement with a model is no "
+            "evidence of agreement with people. Leave them out, or declare them: --labels-by models"
+        )

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from accord.decisions.held_out_uses import BadFound, HeldOutTexts, VersionGap
 from accord.decisions.recommendation import Contest, Decision
 from accord.decisions.selective import AGREE, sure_enough
+from accord.edges import count_of
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers, Predictions
-from accord.results import Figure, Ledger, counted
+from accord.results import Figure, Ledger
 from accord.statistics import (
     RANK_DRAWS,
     SIGNIFICANT,
@@ -144,9 +145,9 @@ class Figures:
     @property
     def about(self) -> str:
         """Set of ratings behind the figures, in words."""
-        units = "" if self.units is None else f" of {counted(self.units, self.unit, PLURALS[self.unit])}"
-        people = "" if self.annotators is None else f" by {counted(self.annotators, 'person', 'people')}"
-        return f"{counted(self.labels, 'held-out rating')}{units}{people}"
+        units = "" if self.units is None else f" of {count_of(self.units, self.unit, PLURALS[self.unit])}"
+        people = "" if self.annotators is None else f" by {count_of(self.annotators, 'person', 'people')}"
+        return f"{count_of(self.labels, 'held-out rating')}{units}{people}"
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -154,7 +155,8 @@ class Figures:
         about, n, span = self.about, self.labels, self.high - self.low
         shared = (None, None, None) if self.shared is None else self.shared
         second = about if shared[0] is None else (
-            f"{counted(shared[0], 'held-out rating')} of texts with a second person" if self.is_partly_shared else about
+            f"{count_of(shared[0], 'held-out rating')} of texts with a second person"
+            if self.is_partly_shared else about
         )  # fmt: skip
         values: list[tuple[str, float | None, str, int | None]] = [
             ("error", self.error, about, n), ("constant_error", self.constant, about, n),

@@ -31,11 +31,12 @@ from accord.decisions.verdict_words import (
     State,
     Use,
     points,
+    rules_table,
     uses_of,
     uses_table,
 )
 from accord.edges import count_of
-from accord.results import Document, Section, Text, p_text, told_apart
+from accord.results import Document, Section, Text, p_text, told_apart, written
 from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
 
@@ -87,11 +88,18 @@ class Verdict:
         return uses_of(self.figures, STATES.index(self.state), self.checks)
 
     def document(self) -> Document:
-        """Return the verdict as a document: sentence, table of uses, next step; further steps are details."""
-        first, *others = (Text(command, "code", text) for text, command in self.actions)
+        """Return the verdict as a document: sentence, table of uses, next step; further steps and rules are details."""
+        (text, command), *actions = self.actions
+        first = Section("", "", [Text(command, "code", f"Next: {text}")])
+        others = [Text(command, "code", text) for text, command in actions]
         later = [Section("Then", "", others, is_detail=True)] if others else []
         uses = uses_table([each._asdict() for each in self.uses])
-        return Document(self.title, self.sentence, [Section("", "", [uses]), Section("Next", "", [first]), *later])
+        return Document(self.title, self.sentence, [Section("", "", [uses]), first, *later, self.rules_section()])
+
+    def rules_section(self) -> Section:
+        """Return all rules with their measured values."""
+        lead = "A state needs its own rules and the rules of the states before it."
+        return Section("", f"Rules of the verdict. {lead}", [rules_table(self.checks)], is_detail=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""
@@ -200,7 +208,11 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
     chance = f"α {_above_0(alpha.value)}" + ("" if alpha.low is None else f", at least {_above_0(alpha.low)}")
     count = known.rests_on
     rests = "" if count is None else f"{count_name(count[0])} alone (correlation {points(count[1])})"
-    doubled = "" if known.doubled is None else f": writing every reply twice changes a score by {signed(known.doubled)}"
+    doubled = (
+        ""
+        if known.doubled is None
+        else f": writing every reply twice changes a score by {written(known.doubled, 'difference')}"
+    )
     return [
         Rule("systems", "no assistant version is scored too high or too low", biased, "none",
              None if known.biased is None else not known.biased, f"scores are too high or too low for {named}",
@@ -228,11 +240,6 @@ def _above_0(value: float | None) -> str:
 def count_name(column: str) -> str:
     """Return a count in words: `length` for the counts of turns and words."""
     return f"length ({column})" if column in LENGTHS else column
-
-
-def signed(value: float) -> str:
-    """Format a change with its sign and two decimals."""
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def _single_rules(known: Figures) -> list[Rule]:

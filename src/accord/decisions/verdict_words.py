@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from accord.decisions.figures import PLURALS, Figures
-from accord.decisions.selective import AGREE
-from accord.results import Table, counted, number
+from accord.edges import count_of
+from accord.results import Table, number
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
@@ -71,25 +71,25 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
     uses = []
     for needed, (text, shown) in enumerate(zip(USES, measured, strict=True), 1):
         rules = [rule for rule in checks if order.index(rule.state) <= needed and rule.is_met is not None]
-        missed = [rule for rule in rules if not rule.is_met and order.index(rule.state) == needed]
-        if place >= needed:
-            rule = (
-                f"{rules[0].name}: {rules[0].value}" if len(rules) == 1 else f"{len(rules)} of {len(rules)} rules met"
-            )
-        else:
-            above = [] if place == needed - 1 else ["as above"]
-            rule = f"missing: {' · '.join([*above, *(f'{each.name} {each.value} ({each.limit})' for each in missed)])}"
-        uses.append(Use(text, place >= needed, shown, rule))
+        met = sum(bool(rule.is_met) for rule in rules)
+        uses.append(Use(text, place >= needed, shown, f"{met} of {count_of(len(rules), 'rule')} met"))
     return uses
 
 
 def uses_table(uses: Sequence[Mapping[str, Any]]) -> Table:
     """Return the uses of a verdict as JSON as a table."""
     rows = [
-        [each["use"], "yes" if each["is_allowed"] else "not yet", each["measured"] or "–", each["rule"] or "–"]
+        [each["use"], f"{'yes' if each['is_allowed'] else 'not yet'}: {each['rule'] or '–'}", each["measured"] or "–"]
         for each in uses
     ]
-    return Table(["use of the scores", "allowed", "measured on held-out ratings", "rule"], rows, is_text=True)
+    return Table(["use", "allowed", "measured on held-out ratings"], rows, is_text=True)
+
+
+def rules_table(checks: Sequence[Rule]) -> Table:
+    """Return the rules of a verdict with their measured values."""
+    met = {True: "yes", False: "no", None: "untested"}
+    rows = [[rule.name, STEPS[rule.state].lower(), rule.value, rule.limit, met[rule.is_met]] for rule in checks]
+    return Table(["rule", "state", "measured", "needed", "met"], rows, is_text=True)
 
 
 def _found(known: Figures) -> str:
@@ -101,8 +101,7 @@ def _found(known: Figures) -> str:
     ends = "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
     return (
         f"{found.found.value:.0f}{ends} of the {found.read:,} lowest scores are among the "
-        f"{counted(found.bad, known.unit, many)} that people rate {found.cut:.3g} or less; chance finds "
-        f"{found.chance:.1f}"
+        f"{count_of(found.bad, known.unit, many)} rated {found.cut:.3g} or less; chance: {found.chance:.1f}"
     )
 
 
@@ -115,16 +114,16 @@ def _versions(known: Figures) -> str:
     scores, people, apart = (
         known.ledger[f"{name}:{names}"] for name in ("score_difference", "people_difference", "difference_gap")
     )
-    return f"{names}: by scores {scores.short}, by people {people.short}; scores minus people {apart.text()}"
+    return f"{names}: by scores {scores.short}, by people {people.short}; difference {apart.text()}"
 
 
 def _band(known: Figures) -> str:
     """State the width of a band in points, and how many texts are clearly good or bad."""
     many, parts = PLURALS[known.unit], []
     if "band" in known.ledger:
-        parts.append(f"a 90% band of a new rating is {known.ledger['band'].short} points wide")
+        parts.append(f"a 90% band is {known.ledger['band'].short} points wide")
     if "decided" in known.ledger:
-        parts.append(f"{known.ledger['decided'].text()} {many} are clearly good or bad ({AGREE:.0%} agreement)")
+        parts.append(f"{known.ledger['decided'].text()} {many} are clearly good or bad")
         shares = [each.decided for each in known.repeats if each.decided is not None]
         if shares and max(shares) - min(shares) > APART:
             parts[-1] += f", {min(shares):.0%} to {max(shares):.0%} in single repetitions of the cross-validation"

@@ -48,13 +48,13 @@ def escape_controls(text: str) -> str:
     return _IN_TEXT.sub(_escape, text)
 
 
-def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless the number is 1.
+def count_of(number: int, noun: str, many: str = "") -> str:
+    """Return a number with its noun, in the plural unless the number is 1; the plural adds an s unless it is given.
 
-    >>> count_of(1, "label"), count_of(2000, "label")
-    ('1 label', '2000 labels')
+    >>> count_of(1, "reply", "replies"), count_of(2000, "label")
+    ('1 reply', '2,000 labels')
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def one_line(text: str, most: int = LONGEST_LINE) -> str:

@@ -26,7 +26,8 @@ from accord.hosts.mlflow_traces import (
     session_of,
 )
 from accord.hosts.shared.scores import HostScorer, Openable, open_scorer, require
-from accord.project import Config, Project, infer_rubric
+from accord.project import Config, infer_rubric
+from accord.verbs import Project
 
 mlflow = require("mlflow", "3.17", "mlflow")
 judges = require("mlflow", "3.17", "mlflow", "mlflow.genai.judges")

@@ -20,7 +20,7 @@ from accord.hosts.shared.trials import PREFIX, PRESENT, Trial
 if TYPE_CHECKING:
     from accord.hosts.shared.assertions import assert_agreement, assert_not_worse, assert_score
     from accord.learning import Evaluator
-    from accord.project import Project
+    from accord.verbs import Project
 
 __all__ = ["assert_agreement", "assert_not_worse", "assert_score"]
 
@@ -103,8 +103,9 @@ def accord_evaluator() -> Callable[[str | Path], Evaluator]:
 @pytest.fixture(scope="session")
 def accord_project(request: pytest.FixtureRequest) -> Iterator[Project]:
     """Open the project of the tests from `accord.yaml` in the folder of pytest's settings or in a parent folder."""
-    from accord.project import Project, load_project
+    from accord.project import load_project
     from accord.values import find_project_file
+    from accord.verbs import Project
 
     with Project(load_project(find_project_file(request.config.rootpath))) as project:
         yield project

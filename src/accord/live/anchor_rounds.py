@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from accord.board import drift
 from accord.edges import count_of
 from accord.live.monitoring import post_alarms, send_alarms
-from accord.project import Project, repeated_task
+from accord.project import Workspace, repeated_task
 from accord.project.judges import anchors
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class AnchorRounds(repeated_task.RepeatedTask):
     """
 
     def __init__(
-        self, config: Config, open_project: Callable[[], AbstractContextManager[Project]], log: Callable[[str], None]
+        self, config: Config, open_project: Callable[[], AbstractContextManager[Workspace]], log: Callable[[str], None]
     ) -> None:
         self._open, self._webhook = open_project, config.monitoring.webhook
         hint = "tried again in an hour, or now with: accord judge --anchors"

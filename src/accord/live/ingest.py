@@ -27,7 +27,7 @@ from accord.live.monitoring import (
 )
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
-from accord.project import LiveConfig, Project, WatchConfig, check_question
+from accord.project import LiveConfig, WatchConfig, Workspace, check_question
 from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
 from accord.store import COUNTED, Mart, MartWriter, MonitoringTables, Store, StoreError
@@ -354,7 +354,7 @@ class LiveContext:
     check: Callable[[Evaluator], object] = lambda evaluator: None
 
     @classmethod
-    def of(cls, project: Project, monitoring: bool = True, ask: bool = False) -> LiveContext:
+    def of(cls, project: Workspace, monitoring: bool = True, ask: bool = False) -> LiveContext:
         """Return the parts of a project.
 
         Args:

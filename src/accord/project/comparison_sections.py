@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from accord.edges import one_line
-from accord.results import DEFINITIONS, By, Figure, Ledger, Over, Section, Table, Text, agreement_words, counts
+from accord.edges import count_of, one_line
+from accord.results import (
+    DEFINITIONS,
+    By,
+    Figure,
+    Ledger,
+    Over,
+    Section,
+    Table,
+    Text,
+    agreement_words,
+    counts,
+    p_text,
+    written,
+)
+from accord.statistics import range_names
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -24,10 +39,12 @@ Row = Sequence[str | Estimate | Figure]
 SOURCE = "accord.validation.Comparison"
 ERRORS = {CONSTANT: "constant_error", JUDGE_ALONE: "judge_error", BEST_COLUMN: "column_error"}
 """Names of the typical errors of evaluators that have a figure of their own."""
-_POOLED = {"pearson": "pooled r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
+_POOLED = {
+    "pearson": "pooled r", "spearman": "ρ", "kendall": "τ", "weighted_kappa": "weighted κ", "log_loss": "log loss",
+}  # fmt: skip
 _TWO = {"kappa": "κ", "tpr": "TPR", "tnr": "TNR"}
 _BY = {"annotators": "annotators", "systems": "assistant versions"}
-_GROUPS = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
+_GROUPS = {"rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
 _CALLS = {"precision": "precision", "recall": "recall", "f1": "F1", "alpha": "α", "calibration_error": "smECE"}
 
 
@@ -57,7 +74,8 @@ def figures_of_row(found: Comparison, ledger: Ledger, row: EvaluatorMetrics, que
 
     def figure(key: str, estimate: Estimate) -> Figure:
         kind, _, part = key.partition(":")
-        return ledger[key] if key in ledger else figure_of(kind, estimate, row.n, about, part)
+        of = "" if part else name
+        return ledger[key] if key in ledger else replace(figure_of(kind, estimate, row.n, about, part), of=of)
 
     if row is found.people:
         error = figure("people_error", row.estimates[NEW])
@@ -125,6 +143,13 @@ def full_sections(found: Comparison, ledger: Ledger) -> list[Section]:
             [row.evaluator, *(row.estimates[name] for name in _TWO)] for row in rows if "tpr" in row.estimates
         ]
         sections.append(Section("", lead, [Table(["evaluator", *_TWO.values()], two)], is_detail=True))
+    if any(row.smece for row in rows):
+        answers = [f"smECE of {name}" for name in range_names(found.ratings.options)]
+        errors: list[Row] = [
+            [row.evaluator, *map(_at_most, row.smece)] for row in rows if len(row.smece) == len(answers)
+        ]
+        lead = "Calibration error of the probability of each answer"
+        sections.append(Section("", lead, [Table(["evaluator", *answers], errors)], is_detail=True))
     if "coverage" in ledger and "band" in ledger:
         bands = (
             f"Bands of {found.systems[0].name} for a new annotator: {ledger['coverage'].text()} of the ratings are "
@@ -161,16 +186,27 @@ def _about(found: Comparison, ledger: Ledger) -> str:
     )
 
 
-def groups_section(groups: Sequence[GroupAccuracy]) -> Section | None:
-    """Return the errors of the predictions in each group, compared with all others, or `None` for no groups."""
-    if not groups:
-        return None
+def _at_most(error: Estimate) -> str:
+    """Return a calibration error with its upper bound."""
+    if error.value is None:
+        return "–"
+    return f"{error.value:.2f}" if error.high is None else f"{error.value:.2f} (at most {error.high:.2f})"
+
+
+def group_bias(group: GroupAccuracy, name: str, evaluator: str) -> Figure:
+    """Return the bias of a group under its shown name as a figure."""
+    about = f"{count_of(group.n, 'held-out rating')} of {name}"
+    return Figure.measured("bias", group.bias, group.n, about, part=name, of=evaluator)
+
+
+def groups_table(groups: Mapping[str, GroupAccuracy], evaluator: str) -> Table:
+    """Return the errors in each group by its name, compared with all others."""
     rows: list[Row] = [
-        [f"{each.by}: {each.name}", f"{each.n:,}", *(getattr(each, name) for name in _GROUPS),
-         f"{each.apart:+.2f}", f"{each.p_holm:.3f}"]
-        for each in groups
+        [name, f"{each.n:,}", group_bias(each, name, evaluator), *(getattr(each, key) for key in _GROUPS),
+         written(each.apart, "difference"), p_text(each.p_holm)]
+        for name, each in groups.items()
     ]  # fmt: skip
-    return Section("By group", "", [Table(["group", "n", *_GROUPS.values(), "apart", "p"], rows)])
+    return Table(["group", "n", "bias", *_GROUPS.values(), "apart", "test"], rows)
 
 
 def issues_section(rows: Sequence[CalledRow]) -> Section | None:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accord.edges import parse_time
+from accord.edges import count_of, parse_time
 from accord.formats import UNNAMED, LabelWordings
 from accord.learning import CARD
 from accord.project.label_scales import comparable_labels, wordings_text
 from accord.project.workspace import Workspace
-from accord.results import Figure, Ledger, counted, counts
+from accord.results import Figure, Ledger, counts
 from accord.store import LabelCounts, Store
 from accord.values import Label
 
@@ -59,8 +59,8 @@ class RatingCounts:
     @property
     def about(self) -> str:
         """Set of ratings in words."""
-        conversations, people = counted(self.rated, "conversation"), counted(self.people, "person", "people")
-        return f"{counted(self.ratings, 'rating')} of {conversations} by {people}"
+        conversations, people = count_of(self.rated, "conversation"), count_of(self.people, "person", "people")
+        return f"{count_of(self.ratings, 'rating')} of {conversations} by {people}"
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.decisions import Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
+from accord.edges import count_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
@@ -21,7 +22,7 @@ from accord.project.comparison_sections import (
     figure_of,
     figures_of_row,
     full_sections,
-    groups_section,
+    groups_table,
     issues_section,
     lines,
     short_section,
@@ -37,7 +38,6 @@ from accord.results import (
     Section,
     Table,
     Text,
-    counted,
     document_html,
     p_text,
 )
@@ -210,12 +210,12 @@ class Compared(Documented, Tabular):
         """Return the sections of the document that follow the verdict."""
         found, ledger = self.comparison, self.verdict.figures.ledger
         default = None if self.decision is None else self.decision.default
-        full = full_sections(found, ledger)
+        full, named = full_sections(found, ledger), {f"{each.by}: {each.name}": each for each in self.groups}
         texts = [*([str(self.panel)] if self.panel is not None else []), *map(str, self.pairs)]
         sections = [
             *(full if everything else [short_section(found, ledger, default)]),
             Section("", "", [lines(*texts)]) if texts else None,
-            groups_section(self.groups),
+            Section("By group", "", [groups_table(named, found.systems[0].name)]) if named else None,
             warnings_section(found),
             None if self.decision is None else Section("", "", [lines(str(self.decision))]),
             *([] if everything else full),
@@ -304,7 +304,7 @@ class Fitted(Documented, Readable):
         else:
             lead = ""
             if self.learned_from and not self.cautions:
-                texts = counted(self.learned_from, "sample")
+                texts = count_of(self.learned_from, "sample")
                 lead = f"from the evidence of {texts} without ratings, so the agreement with people is unknown"
             found = Document(f"learned {self.evaluator.name}", lead)
         more = "all statistics: accord compare --all; as a page: accord report"
@@ -395,8 +395,8 @@ class GapSearch(Documented, Tabular):
 
     def document(self) -> Document:
         """Return the gaps with their examples, and what became of earlier gaps."""
-        tested = f"{counted(self.tested, 'property', 'properties')} tested on {counted(self.ratings, 'rating')}"
-        title = f"{counted(len(self.gaps), 'gap')} found" if self.gaps else "no gap found"
+        tested = f"{count_of(self.tested, 'property', 'properties')} tested on {count_of(self.ratings, 'rating')}"
+        title = f"{count_of(len(self.gaps), 'gap')} found" if self.gaps else "no gap found"
         titles = {"judge": f"People and {self.judge} differ where", "people": "People differ among themselves where"}
         sections = []
         for against, heading in titles.items():
@@ -404,7 +404,7 @@ class GapSearch(Documented, Tabular):
             for gap in self.gaps:
                 if gap.against != against:
                     continue
-                rows.append(f"- {gap} ({counted(gap.ratings, 'rating')}, {p_text(gap.p)})")
+                rows.append(f"- {gap} ({count_of(gap.ratings, 'rating')}, {p_text(gap.p)})")
                 rows.append(f"  such as {', '.join(map(str, gap.examples[:EXAMPLES_SHOWN]))}")
                 rows += [f"  the same conversations: {', '.join(gap.also[:4])}"] if gap.also else []
             sections += [Section(heading, "", [lines(*rows)])] if rows else []
@@ -555,7 +555,7 @@ class Estimates(Documented, Tabular):
         )
         about: list[Part] = [table, *([lines(*limits)] if limits else []), *([lines(*gaps)] if gaps else [])]
         return Document(
-            f"Mean rating of {counted(len(self.systems), 'assistant version')}",
+            f"Mean rating of {count_of(len(self.systems), 'assistant version')}",
             sections=[Section("", "", about), Section("", "", [lines(*self._plan_sentences(), scores, worth)])],
         )
 

@@ -84,7 +84,7 @@ class SynthRun(Readable):
         return {**vars(self), "left_out": list(self.left_out)}
 
 
-def settings_of(project: Workspace, changes: Mapping[str, Any]) -> SynthSettings:
+def synth_settings(project: Workspace, changes: Mapping[str, Any]) -> SynthSettings:
     """Return the project's settings with some values replaced; paths are resolved from the project's folder.
 
     Raises:

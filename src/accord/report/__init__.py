@@ -1,4 +1,4 @@
-"""Report of an evaluator as a self-contained HTML file, the page of issues, the gate, and `accord run`."""
+"""Report of an evaluator as a self-contained HTML file, the page of a check, and the page of issues."""
 
 from lazy_loader import attach_stub
 

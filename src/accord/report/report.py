@@ -16,26 +16,33 @@ from markupsafe import Markup
 
 from accord.board import new_scores_section
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
-from accord.decisions import STEPS
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
-from accord.project import Compared, Fitted, Insights, Project, latest_audit, short_section
+from accord.project import (
+    Compared,
+    Fitted,
+    Insights,
+    Workspace,
+    fit_offline,
+    full_sections,
+    group_bias,
+    groups_table,
+    insights,
+    latest_audit,
+    short_section,
+)
 from accord.report.page import render_page
 from accord.report.verdict_view import Pages, next_steps, verdict_view
 from accord.results import (
     Charts,
-    Figure,
     Fold,
     Point,
     Points,
     Section,
-    Table,
     Text,
     agreement_words,
-    counted,
     counts,
-    p_text,
 )
 from accord.scoring import latest, latest_drift
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
@@ -49,14 +56,6 @@ EXCERPT_TURNS, EXCERPT = 4, 700
 """Number of turns of an excerpt, and characters of each."""
 Values = dict[str, Any]
 """Values of the template, or of one of its sections, by name."""
-COLUMNS = {
-    "rmse": ("RMSE", "error for known annotators"), "pearson": ("r", "r, pooled"), "spearman": ("ρ", "ρ"),
-    "kendall": ("τ", "τ"),
-    "weighted_kappa": ("κ", "κ"), "log_loss": ("log loss", "log loss"),
-}  # fmt: skip
-"""Term and title of each column of the comparison."""
-DETAILS = ("spearman", "kendall", "weighted_kappa", "log_loss")
-"""Columns that are hidden at first."""
 SYSTEMS = {
     CONSTANT: "constant guess", "annotator-mean": "mean of each annotator", "random": "random draw",
     BEST_COLUMN: "best single feature", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
@@ -68,7 +67,7 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
 def write_report(
-    project: Project,
+    project: Workspace,
     path: str | Path,
     fitted: Fitted | None = None,
     about: str = "",
@@ -84,12 +83,12 @@ def write_report(
         BadInput: The project has no ratings, or too few.
     """
     target = Path(path)
-    shown = report_values(project, fitted or project.fit_offline(), about, name, curve_draws)
+    shown = report_values(project, fitted or fit_offline(project), about, name, curve_draws)
     write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
     return target
 
 
-def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
+def report_body(project: Workspace, fitted: Fitted, pages: Pages) -> Markup:
     """Return the report without a head, for a page of the workbench, whose `pages` replace commands.
 
     Raises:
@@ -99,7 +98,7 @@ def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
 
 
 def report_values(
-    project: Project,
+    project: Workspace,
     done: Fitted,
     about: str = "",
     name: str = "",
@@ -112,7 +111,7 @@ def report_values(
     files = [Path(name).name for record in Imports(store).known() for name in record.files]
     return content(
         done,
-        project.insights(done, curve_draws),
+        insights(project, done, curve_draws),
         project.rubric,
         scores=new_scores_section(project),
         audit=latest_audit(store),
@@ -159,7 +158,7 @@ def content(
         data=_data(tried, rubric),
         verdict=tried.verdict,
         view=verdict_view(tried.verdict.to_json()),
-        states={state: name.lower() for state, name in STEPS.items()},
+        rules=tried.verdict.rules_section(),
         next=next_steps(actions[:3], pages),
         is_page=bool(pages),
         name=name,
@@ -183,7 +182,7 @@ def content(
         unscored=_unscored(found, tried.evidence, rubric),
         audit=audit,
         scores=scores,
-        columns=[(name, *titles, name in DETAILS) for name, titles in COLUMNS.items()],
+        statistics=full_sections(found, tried.verdict.figures.ledger),
         agreement=_agreement(tried),
     )
 
@@ -438,21 +437,17 @@ def group_errors(insights: Insights, evaluator: str = "", wording: str = "") -> 
     names = {wording: "present", **{name: f"earlier {place}" for place, name in enumerate(earlier, 1)}}
     if len(earlier) == 1:
         names[earlier[0]] = "earlier"
-    named = [
-        (f"{each.by}: {names[each.name] if each.by == 'wording' else each.name}", each) for each in insights.groups
-    ]
-    biases = {
-        name: Figure.measured(
-            "bias", each.bias, each.n, f"{counted(each.n, 'held-out rating')} of {name}", part=name, of=evaluator
-        )
-        for name, each in named
-    }
+    named = {f"{each.by}: {names[each.name] if each.by == 'wording' else each.name}": each for each in insights.groups}
     points = [
         Point(name, each.bias, each.p_holm < SIGNIFICANT)
-        for name, each in sorted(named[:GROUPS_SHOWN])
+        for name, each in sorted([*named.items()][:GROUPS_SHOWN])
         if each.bias.value is not None and each.bias.low is not None
     ]
-    flagged = [f"{name} ({biases[name].short})" for name, each in named if each.p_holm < SIGNIFICANT]
+    flagged = [
+        f"{name} ({group_bias(each, name, evaluator).short})"
+        for name, each in named.items()
+        if each.p_holm < SIGNIFICANT
+    ]
     left_out = len(named) - GROUPS_SHOWN
     lead = (
         "Mean of score minus rating in each group, with 95% intervals over conversations; a group in red differs from "
@@ -464,12 +459,10 @@ def group_errors(insights: Insights, evaluator: str = "", wording: str = "") -> 
         if flagged
         else "Next step: no group differs significantly from the others; groups with wide intervals need more labels."
     )
-    rows: list[list[str | Estimate | Figure]] = [
-        [name, f"{each.n:,}", biases[name], each.rmse, each.pearson, p_text(each.p_holm)] for name, each in named
-    ]
-    table = Table(["group", "ratings", "bias", "error", "r", "test against the others"], rows)
     charts = [Charts([Points("Errors by group", "score minus rating", points)])] if points else []
-    return Section("", lead, [*charts, Text(step, "soft"), Fold("Figures of each group", [table])])
+    return Section(
+        "", lead, [*charts, Text(step, "soft"), Fold("Figures of each group", [groups_table(named, evaluator)])]
+    )
 
 
 def question_importance(insights: Insights, rubric: Rubric) -> Values | None:

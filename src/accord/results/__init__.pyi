@@ -11,7 +11,6 @@ from .renderers import section_text as section_text, text_table as text_table, w
 from .words import (
     agreement_word as agreement_word,
     agreement_words as agreement_words,
-    counted as counted,
     counts as counts,
 )
 from .words import number as number, p_text as p_text, percent as percent, STRENGTHS as STRENGTHS

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from itertools import pairwise
+from shutil import get_terminal_size
 from textwrap import wrap
 
 from accord.edges import LONGEST_NAME, one_line, page_text
@@ -15,8 +17,8 @@ from accord.results.documents import Charts, Document, Fold, Part, Points, Secti
 from accord.results.figures import Figure
 from accord.values import Estimate
 
-WIDTH = 118
-"""Columns of a terminal that wrapped tables fill."""
+WIDTH, NARROWEST = 118, 60
+"""Columns that wrapped tables fill at most, and at least in a narrow terminal."""
 Cell = str | Estimate | Figure
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~])")
 
@@ -29,7 +31,12 @@ def document_text(document: Document, details: bool = False) -> str:
     shown = [section for section in document.sections if details or not section.is_detail]
     head = one_line(f"{document.title}: {document.lead}" if document.lead else document.title)
     is_more = len(shown) < len(document.sections) and document.more
-    return "\n\n".join(filter(None, [head, *map(section_text, shown), document.more if is_more else ""]))
+    blocks = [*filter(None, [head, *map(section_text, shown), document.more if is_more else ""])]
+    text = blocks[0] if blocks else ""
+    for before, block in pairwise(blocks):  # sentences of one line stand together below the first
+        text += "\n" if before is not head and "\n" not in before + block else "\n\n"
+        text += block
+    return text
 
 
 def section_text(section: Section) -> str:
@@ -81,12 +88,28 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in shown)
 
 
-def wrapped_table(header: Sequence[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> str:
-    """Format rows of sentences as plain text, aligned left; the widest columns are wrapped to fit into a width."""
+def wrapped_table(header: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> str:
+    """Format rows of sentences as plain text, aligned left, in as few lines as fit into a width.
+
+    The width is by default that of the terminal. Columns are as wide as their longest word at least.
+    """
     lines = [[" ".join(cell.split()) for cell in line] for line in (header, *rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
-    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > 24:
-        widths[widths.index(max(widths))] -= 1
+    width = width or max(NARROWEST, min(WIDTH, get_terminal_size((WIDTH, 0)).columns))
+    columns = list(zip(*lines, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    least = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+
+    def height(place: int) -> tuple[int, int]:
+        """Return the lines of the table if a column is narrower by one, and the negative width of the column."""
+        sizes = [size - (each == place) for each, size in enumerate(widths)]
+        heights = ([len(wrap(cell, size)) for cell, size in zip(line, sizes, strict=True)] for line in lines)
+        return sum(map(max, heights)), -widths[place]
+
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        wide = [place for place, size in enumerate(widths) if size > least[place]]
+        if not wide:
+            break
+        widths[min(wide, key=height)] -= 1
     shown = []
     for line in lines:
         cells = [wrap(cell, size) or [""] for cell, size in zip(line, widths, strict=True)]

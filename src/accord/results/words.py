@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accord.edges import count_of
 from accord.values import Estimate
 
 
@@ -25,15 +26,6 @@ def told_apart(value: float, limit: float, spec: str = ".2f") -> tuple[str, str]
 def percent(share: float | None) -> str:
     """Format a share as a percentage for a page; a dash if it is undefined."""
     return "–" if share is None else f"{share:.0%}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Return a number with its noun; the plural adds an s unless it is given.
-
-    >>> counted(1, "reply", "replies"), counted(2000, "label")
-    ('1 reply', '2,000 labels')
-    """
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def counts(
@@ -62,10 +54,10 @@ def counts(
     ('1,000 conversations (1 rated), 1 rating by 1 person', '3 conversations, no ratings')
     """
     some = "" if rated is None or rated == conversations or not ratings else f" ({rated:,} rated)"
-    text = f"{counted(conversations, 'conversation')}{some}, "
+    text = f"{count_of(conversations, 'conversation')}{some}, "
     if not ratings:
         return f"{text}no ratings"
-    text += f"{counted(ratings, 'rating')} by {counted(people, 'person', 'people')}"
+    text += f"{count_of(ratings, 'rating')} by {count_of(people, 'person', 'people')}"
     if learned is None:
         return text
     new = max(ratings - learned, 0)

@@ -24,6 +24,7 @@ from .people.accounts import UserAccount as UserAccount
 from .people.chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED
 from .people.studies import Assignment as Assignment, Candidate as Candidate
 from .people.studies import Item as Item, LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
+from .anchors import Anchor as Anchor
 from .request_claims import add_paid_rows as add_paid_rows, Amounts as Amounts, ClaimResult as ClaimResult
 from .request_claims import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, MONEY_UNITS as MONEY_UNITS
 from .request_claims import PaidRow as PaidRow, SharedBudget as SharedBudget, Spool as Spool

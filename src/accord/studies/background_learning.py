@@ -12,7 +12,8 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
-from accord.project import Project, comparable_labels, modified_at
+from accord.project import Workspace, check_question, comparable_labels, modified_at, use_evaluator
+from accord.scoring import score_file
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
@@ -33,7 +34,7 @@ class BackgroundLearning:
         project: The project; by default the project of the studies. Without a project, the studies have no evaluator.
     """
 
-    def __init__(self, studies: dict[str, StudySession], project: Project | None = None) -> None:
+    def __init__(self, studies: dict[str, StudySession], project: Workspace | None = None) -> None:
         self.studies = studies
         self.evaluator: Evaluator | None = None
         self.predictors: dict[str, BlindPredictor] = {}
@@ -104,7 +105,9 @@ class BackgroundLearning:
         """Score all stored conversations with the evaluator in use; the scores appear on the board."""
         assert self.folder is not None and self.project is not None
         chats = [conversation.to_json() for conversation in self.project.store.conversations()]
-        self.project.score(chats, evaluator=self.folder)
+        evaluator = self.project.load(self.folder)
+        check_question(self.project.store, self.project.rubric, evaluator)
+        score_file(self.project, evaluator, chats)
 
     def promote(self) -> None:
         """Replace the evaluator in use by the candidate.
@@ -130,7 +133,7 @@ class BackgroundLearning:
         if name.startswith(f"{self.folder.name}.before-"):
             restore_evaluator(self.folder, name)
         else:
-            self.folder = self.project.use(name).resolve()
+            self.folder = use_evaluator(self.project, name).resolve()
         self.jobs.add(PREPARE, self.prepare)
 
     # --- callbacks of studies -----------------------------------------------------------------------------------

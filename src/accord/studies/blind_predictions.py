@@ -19,7 +19,7 @@ from accord.edges import BadInput, count_of
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, TrainingSet, load_evaluator
 from accord.models import run
-from accord.project import Project, fitted_evaluators, modified_at
+from accord.project import Workspace, fitted_evaluators, modified_at
 from accord.results import Figure, Ledger
 from accord.scoring import Perspective, Scorer
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
@@ -125,7 +125,7 @@ class _Known:
     training: TrainingSet | None
     fitted: str
 
-    def learned(self, project: Project, conversations: Collection[str]) -> set[str]:
+    def learned(self, project: Workspace, conversations: Collection[str]) -> set[str]:
         """Return the conversations, among some, that the evaluator learned from or that had a rating before its fit."""
         learned = LabelCounts(project.store).rated_before(self.question, self.fitted, sorted(conversations))
         if (training := self.training) is not None and (others := set(conversations) - learned):
@@ -147,7 +147,7 @@ def _saved(folder: Path, time: str) -> _Known | None:
     return _Known(signature_of(evaluator), evaluator.question.id, level, evaluator.training_set, time)
 
 
-def _saved_evaluators(project: Project, question: str) -> Iterator[_Known]:
+def _saved_evaluators(project: Workspace, question: str) -> Iterator[_Known]:
     """Yield the saved evaluators of a question: the one in use, then the others from the last version on."""
     in_use = project.folder()
     others = sorted(fitted_evaluators(project.evaluators_folder, question), reverse=True)

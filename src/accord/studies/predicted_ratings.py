@@ -17,7 +17,7 @@ from accord.edges import AccordError, BadInput, hide_folders
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator
 from accord.models import run
-from accord.project import Project
+from accord.project import Workspace
 from accord.scoring import Perspective, Scorer, samples_of
 from accord.studies.background_jobs import BackgroundJobs
 from accord.values import Conversation, Sample, Score, Unscored, content_hash
@@ -62,7 +62,7 @@ class ConversationPredictions:
 class PredictionService:
     """Predictions of the evaluator in use (`evaluators/NAME`), computed in the background and cached."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Workspace) -> None:
         self.project, self.folder = project, project.folder().resolve()
         self.jobs = BackgroundJobs()
         self._cache: OrderedDict[str, ConversationPredictions] = OrderedDict()
@@ -111,7 +111,9 @@ def _file_version(folder: Path) -> str:
     return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
-def predict_conversation(project: Project, evaluator: Evaluator, conversation: Conversation) -> ConversationPredictions:
+def predict_conversation(
+    project: Workspace, evaluator: Evaluator, conversation: Conversation
+) -> ConversationPredictions:
     """Predict the ratings of a conversation from saved evidence.
 
     Raises:
@@ -134,14 +136,14 @@ def predict_conversation(project: Project, evaluator: Evaluator, conversation: C
     )  # fmt: skip
 
 
-def _measure_turns(project: Project, conversation: Conversation) -> EvidenceTable:
+def _measure_turns(project: Workspace, conversation: Conversation) -> EvidenceTable:
     """Measure each reply with the sources that need no model."""
     sources = [project.source(name) for name in project.evidence]
     return project.measure([source for source in sources if not source.roles], samples_of(conversation, "turn"))
 
 
 def _annotator_predictions(
-    project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
+    project: Workspace, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
 ) -> dict[int | None, dict[str, dict[str, Any]]]:
     predictions: dict[int | None, dict[str, dict[str, Any]]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MAX_ANNOTATORS]:

@@ -21,12 +21,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from accord.decisions import Contest
-from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
+from accord.edges import BadInput, count_of, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
-from accord.project import Fitted, Project, labels_at, single_threaded
+from accord.project import Fitted, Workspace, fit_offline, labels_at, single_threaded
 from accord.project import modified_at as modified_at
-from accord.results import Figure, Ledger, counted, written
+from accord.results import Figure, Ledger, written
 from accord.statistics import SIGNIFICANT, STATISTICS, grouped_folds
 from accord.validation import MetricsTable, Repeats, differences_of
 from accord.values import Labels
@@ -62,14 +62,14 @@ def candidate_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.candidate")
 
 
-def retrain(project: Project, folder: Path) -> RetrainReport:
+def retrain(project: Workspace, folder: Path) -> RetrainReport:
     """Fit the project's evaluator again without model requests, and save it as the candidate.
 
     Raises:
         BadInput: There are too few labels, or a source would need a model.
     """
     recover_promotion(folder)
-    fitted = project.fit_offline(every_question=_predicts_every_question(folder))
+    fitted = fit_offline(project, every_question=_predicts_every_question(folder))
     report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json()),
               "ratings": fitted.ratings}  # fmt: skip
     candidate = candidate_folder(folder)
@@ -177,7 +177,7 @@ def _read_report(folder: Path) -> RetrainReport | None:
     return {**report, "summary": OTHER_ERROR if is_old else hide_folders(report["summary"])}
 
 
-def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
+def verdict_in_use(project: Workspace, folder: Path) -> dict[str, Any] | None:
     """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
 
     It has the fields of `_Verdict`: a `title` (may be empty), a `sentence`, `actions` with a `text` and a `command`
@@ -267,7 +267,7 @@ def recover_promotion(folder: Path) -> bool:
 # --- comparison ---------------------------------------------------------------------------------------------------
 
 
-def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> RetrainReport:
+def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> RetrainReport:
     """Compare a candidate with the evaluator in use by paired tests on the same folds.
 
     The evaluator in use has learned from some of these ratings, so its own predictions look too good. It is fitted
@@ -313,8 +313,8 @@ def _error_change(rated: Ratings, candidate: Repeats, current: Repeats) -> tuple
         name: float(np.mean([STATISTICS["rmse"](each.paired_new(rated).take(both)) for each in repeats]))
         for name, repeats in contest.systems.items()
     }
-    texts = counted(len(set(rated.conversation[both])), "conversation")
-    about = f"the same {counted(len(both), 'held-out rating')} of {texts}"
+    texts = count_of(len(set(rated.conversation[both])), "conversation")
+    about = f"the same {count_of(len(both), 'held-out rating')} of {texts}"
     change = Figure("error_change", test.difference, test.low, test.high, len(both), about, over="conversations",
                     source=COMPARED)  # fmt: skip
     figures = [Figure("error", errors[name], n=len(both), about=about, part=name, source=COMPARED) for name in errors]
@@ -326,7 +326,7 @@ def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     return {name: row.get(name) for name in ("n", *names)}
 
 
-def _predict_out_of_fold(project: Project, fitted: Fitted, before: Evaluator, time: str) -> list[Predictions]:
+def _predict_out_of_fold(project: Workspace, fitted: Fitted, before: Evaluator, time: str) -> list[Predictions]:
     """Return out-of-fold predictions of the evaluator in use, fitted to the labels at a time, in each repetition."""
     assert fitted.held_out is not None
     train, comparison = fitted.held_out.train, fitted.held_out.comparison

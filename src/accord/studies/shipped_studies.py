@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from accord.edges import BadInput, UnknownName, load_yaml, validate
-from accord.project import Project, annotated_pairs, issues_of
+from accord.project import Workspace, annotated_pairs, issues_of
 from accord.store import IssueAnnotations, Item, Studies
 from accord.studies.human_studies import (
     ANALYSIS,
@@ -59,7 +59,7 @@ def shipped_study(flow: str) -> StudySettings:
 
 
 def open_validation(
-    project: Project,
+    project: Workspace,
     flow: str,
     studies: Studies,
     turns: int | None = None,
@@ -69,7 +69,7 @@ def open_validation(
     """Open a built-in study; a new study samples from all assessed turns, or for `analysis` from all dialogues.
 
     Args:
-        project: Project with the turns.
+        project: Workspace with the turns.
         flow: `detection`, `overall` or `analysis`.
         studies: Studies of the project's store.
         turns: Number of turns, or dialogues, to sample; by default as in the paper, or fewer if there are fewer.
@@ -104,7 +104,7 @@ def open_validation(
     return session
 
 
-def _sample_size(project: Project, flow: str, wanted: int | None, default: int) -> int:
+def _sample_size(project: Workspace, flow: str, wanted: int | None, default: int) -> int:
     """Return the number of turns or dialogues to sample; `BadInput` if there are fewer than wanted."""
     if flow == ANALYSIS:
         count, unit, allowed = (
@@ -134,7 +134,7 @@ def _guidelines(settings: StudySettings, taxonomy: Taxonomy | None) -> str:
     return "\n\n".join([settings.guidelines.strip(), *kinds])
 
 
-def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
+def load_outcome(project: Workspace, flow: str, studies: Studies) -> StudyOutcome:
     """Return the outcome of a built-in study so far.
 
     Raises:
@@ -153,7 +153,7 @@ def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
 
 
 def study_answers(
-    project: Project, flow: str, studies: Studies
+    project: Workspace, flow: str, studies: Studies
 ) -> tuple[Answers, ValidatedTurns, list[IssueAnnotation]]:
     """Return the answers of `detection` or `overall`, the sampled turns, and the model's annotations of these turns.
 
@@ -177,7 +177,7 @@ def _items(flow: str, studies: Studies) -> list[Item]:
     raise BadInput(f"study {flow!r} has no items yet; start it: accord validate {flow}")
 
 
-def _analysis(project: Project, sampled: Collection[str]) -> StudyOutcome:
+def _analysis(project: Workspace, sampled: Collection[str]) -> StudyOutcome:
     """Return table 2 from the marks of the dialogues that were read completely."""
     given = _given(project, ANALYSIS)
     read = [(each.by, each.target.conversation) for each in given if each.question == READ and each.value == 1]
@@ -196,7 +196,7 @@ def _analysis(project: Project, sampled: Collection[str]) -> StudyOutcome:
     return analysis_outcome(read, marks, replies, len(sampled), taxonomy, project.config.seed)
 
 
-def _given(project: Project, flow: str) -> list[Annotation]:
+def _given(project: Workspace, flow: str) -> list[Annotation]:
     """Return the current answers and marks of a study."""
     annotations = project.store.annotations({"person"}, synthetic="with")
     return list(_latest([each for each in annotations if each.study == flow]))
@@ -208,7 +208,7 @@ def _latest(annotations: Sequence[Annotation]) -> Iterable[Annotation]:
     return (each for each in annotations if (each.by, each.answer) not in replaced)
 
 
-def load_outcomes(project: Project) -> list[StudyOutcome]:
+def load_outcomes(project: Workspace) -> list[StudyOutcome]:
     """Return the outcomes of the studies about a model's issues that have answers."""
     with closing(Studies(project.store)) as studies:
         outcomes = [load_outcome(project, flow, studies) for flow in (DETECTION, OVERALL) if studies.items(flow)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from accord.edges import BadInput, UnknownName
 from accord.models import run
-from accord.project import Project, annotated_pairs, has_generated_text, issues_of
+from accord.project import Workspace, annotated_pairs, has_generated_text, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
 from accord.studies.conversation_view import ConversationView, conversation_view
 from accord.studies.item_sampling import sample_items
@@ -80,7 +80,7 @@ class StudySession:
         on_answer: Called with each new answer.
     """
 
-    def __init__(self, project: Project, name: str, studies: Studies) -> None:
+    def __init__(self, project: Workspace, name: str, studies: Studies) -> None:
         """Open a study of the project, and save its settings in the store.
 
         Raises:

@@ -1,4 +1,5 @@
 from .automation import slice_text as slice_text
+from .cards import card_of_check as card_of_check
 from .judge_check import check as check, check_at_least as check_at_least, check_share as check_share
 from .judge_check import write_rows as write_rows
 from .result import CheckResult as CheckResult, confusion_rows as confusion_rows, decision_lines as decision_lines

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import yaml
 
 from accord.edges import UnknownName, trust_in_process
-from accord.project import Project, load_project
+from accord.project import load_project
 from accord.sample import sources
+from accord.verbs import Project
 
 SMALL_PROFILE: dict[str, Any] = {"repeats": 1, "folds": 2, "draws": 20}
 """Settings of `accord.yaml` for tests: one repetition of the cross-validation on two folds, 20 bootstrap samples."""

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 from hashlib import blake2b
 from math import hypot, sqrt
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from numpy.typing import NDArray
 from accord.edges import count_of
 from accord.statistics import CONFIDENCE, change_tests, clustered_mean, normal_quantile
 from accord.values import Estimate, Target
+
+if TYPE_CHECKING:
+    from accord.store import Anchor
 
 Outcome = Literal["none", "system", "judge", "unknown"]
 
@@ -52,15 +55,6 @@ class ScoredConversation(NamedTuple):
     day: str
     value: float
     scored: str = ""
-
-
-class JudgedAgain(NamedTuple):
-    """An anchor: the score from the answers that the evaluator learned from, and the score on a day (ISO)."""
-
-    target: Target
-    day: str
-    then: float
-    now: float
 
 
 @dataclass(frozen=True)
@@ -180,7 +174,7 @@ class DriftTests(NamedTuple):
 
 def attribute(
     traffic: Sequence[ScoredConversation],
-    anchors: Sequence[JudgedAgain],
+    anchors: Sequence[Anchor],
     limits: tuple[float, float],
     today: str,
     asks: bool = True,
@@ -248,7 +242,7 @@ def _outcome(found: Attribution, scores_moved: bool) -> Outcome:
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 
-def drift_tests(traffic: Sequence[ScoredConversation], anchors: Sequence[JudgedAgain], level: float) -> DriftTests:
+def drift_tests(traffic: Sequence[ScoredConversation], anchors: Sequence[Anchor], level: float) -> DriftTests:
     """Test traffic and anchors, each at half of the level; see `attribute`."""
     moved, days = _test_traffic(traffic, level / 2)
     judged, judged_days = _test_anchors(anchors, level / 2)
@@ -274,7 +268,7 @@ def _test_traffic(traffic: Sequence[ScoredConversation], level: float) -> tuple[
     return change_tests.change_test(ranks[is_compared], of_rows[is_compared], level, moves_by_day=True), days
 
 
-def _test_anchors(anchors: Sequence[JudgedAgain], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
+def _test_anchors(anchors: Sequence[Anchor], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
     """Test anchors in order of days, each ranked among its own earlier scores; learning counts as the first day."""
     first = {each.target: each.then for each in sorted(anchors, key=lambda each: each.day, reverse=True)}
     scores = [("", target, then) for target, then in first.items()]
@@ -366,7 +360,7 @@ def _traffic_change(traffic: Sequence[ScoredConversation], since: str, width: fl
     return _within(change, float(normal_quantile((1 + CONFIDENCE) / 2)) * error)
 
 
-def _judge_change(anchors: Sequence[JudgedAgain], since: str, width: float) -> tuple[Estimate, int]:
+def _judge_change(anchors: Sequence[Anchor], since: str, width: float) -> tuple[Estimate, int]:
     """Return the mean difference of the anchors since a day and before it, as a share of the scale, and their number.
 
     Before a day are the score from the answers that the evaluator learned from, and all judgings until then.

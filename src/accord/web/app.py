@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from accord.edges import AccordError
 from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loopback
-from accord.project import Project
+from accord.verbs import Project
 from accord.version import __version__
 from accord.web import erasing
 from accord.web.context import WorkbenchContext

@@ -31,11 +31,12 @@ from accord.charts import FONT, icon, look_file
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
-from accord.project import Project, modified_at, rating_counts
+from accord.project import modified_at, rating_counts
 from accord.results import Figure, figure_html
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric
+from accord.verbs import Project
 from accord.version import __version__
 from accord.web.accounts import (
     JSON,

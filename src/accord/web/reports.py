@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.learning import CARD, saved_as
-from accord.project import fitted_evaluators
+from accord.project import fit_offline, fitted_evaluators
 from accord.report import report_body
 from accord.store import Erasures
 from accord.studies import candidate_folder, modified_at
@@ -100,7 +100,7 @@ class Reports:
     def _build(self, key: _Key, folder: Path) -> None:
         """Fit the evaluator again from the labels that it learned from, without a request, and keep its report."""
         project = self.context.project
-        fitted = project.fit_offline(saved_as(folder)["name"], until=modified_at(folder))
+        fitted = fit_offline(project, saved_as(folder)["name"], until=modified_at(folder))
         body = report_body(project, fitted, PAGES)
         assert fitted.held_out is not None  # a report needs held-out predictions
         with self._lock:

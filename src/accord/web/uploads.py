@@ -21,7 +21,6 @@ from accord.edges import (
 from accord.formats import encoding_notes
 from accord.project import (
     MOST_SURVEYED,
-    Project,
     column_notes,
     import_files,
     imported_text,
@@ -33,6 +32,7 @@ from accord.project import (
     survey_options,
 )
 from accord.studies import BackgroundJobs
+from accord.verbs import Project
 from accord.web.accounts import MAX_FIELDS
 from accord.web.project_editing import ProjectFiles
 

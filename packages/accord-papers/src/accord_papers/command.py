@@ -16,7 +16,7 @@ from accord.cli.texts import spending
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
-    from accord.project import Project
+    from accord import Project
     from accord_papers import Part, PartResult
 
 
@@ -52,7 +52,7 @@ def paper(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's study on its public data or on your own: tables, baselines, ablations, published figures."""
-    from accord.project.project import open_project
+    from accord import open as open_project
     from accord_papers import StudyInput, open_paper, run_parts, write_page
     from accord_papers.study import models_note
 

@@ -18,7 +18,7 @@ from accord.statistics.intervals import t_quantile
 from accord.values import Estimate
 
 if TYPE_CHECKING:
-    from accord.project import Project
+    from accord import Project
 
 Row = dict[str, Any]
 """A row of a table: labels, and statistics by name; `NAME_low` and `NAME_high` are the ends of a 95% interval, or of

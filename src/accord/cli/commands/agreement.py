@@ -222,15 +222,15 @@ def gate(
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.report import gate_checks, gate_files
+    from accord.verbs import gate_checks, gate_text, write_gate
 
     with options.open() as project:
         checks = gate_checks(
             project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit,
             allow_unproven,
         )  # fmt: skip
-    gate_files.write_gate(checks, junit, markdown)
-    options.show({"checks": [each.to_json() for each in checks]}, lambda _: gate_files.gate_text(checks))
+    write_gate(checks, junit, markdown)
+    options.show({"checks": [each.to_json() for each in checks]}, lambda _: gate_text(checks))
     failed = sum(not each.passed for each in checks)
     if failed:
         raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")

@@ -64,7 +64,8 @@ def write(
     The card states the permitted use of the scores, agreement with intervals, the provenance of the ratings, and
     digests of evaluator, rubric and data. `accord gate --card FILE` fails if any of these has changed.
     """
-    from accord.report import CardOptions, card_of, write_card
+    from accord.decisions import write_card
+    from accord.project import CardOptions, card_of
 
     with options.open_counted() as project:
         note(f"evaluator: {name or project.folder().name}")

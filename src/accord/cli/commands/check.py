@@ -90,8 +90,9 @@ def check(
     Needs no project. Columns are recognized by their names and values; every choice is printed and has an option. A
     table with two responses per row and preferences is checked as pairs.
     """
-    from accord.report import card_of_check, check_ending, write_card, write_check
-    from accord.table_check import check, check_at_least, check_share, write_rows
+    from accord.decisions import write_card
+    from accord.report import check_ending, write_check
+    from accord.table_check import card_of_check, check, check_at_least, check_share, write_rows
 
     if min_share is not None and not 0 < min_share <= 1:
         raise BadInput(f"--min-share {min_share:g}: the smallest share is above 0 and at most 1; for example .5")

@@ -19,8 +19,9 @@ from accord.edges import BadInput, BudgetReached, count_of, one_line, parse_whol
 
 if TYPE_CHECKING:
     from accord.models import ModelSettings, Plan
-    from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection, Project
+    from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection
     from accord.project.judges import anchors
+    from accord.verbs import Project
 
 Run = TypeVar("Run", "JudgeRun", "anchors.AnchorRun")
 _SHOWN = 12

@@ -37,7 +37,7 @@ from accord.edges import BadInput, GateFailed, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.live import App, DayRow, MonitoringReport, Sink
-    from accord.project import Project
+    from accord.verbs import Project
 
 REPORT = "report.html"
 HOST, PORT = "127.0.0.1", 8700

@@ -71,8 +71,9 @@ def run(
     """
     from accord.edges import is_trusted, own_project
     from accord.project import survey_files, with_settings
-    from accord.report import RunOptions, run_settings
+    from accord.report import RunOptions
     from accord.values import load_rubric
+    from accord.verbs import run_settings
 
     is_named = bool(rubric or options.changes)
     loaded, template, infers, found = run_settings(out, options.config_file, is_named=is_named)
@@ -123,7 +124,7 @@ def _run(
     details: bool,
 ) -> None:
     """Run every stage with progress, then print the verdict and the link of the report, or everything."""
-    from accord.report import run_project
+    from accord.verbs import run_project
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     note(*done.imported.counts.role_notes(options.roles), *done.imported.counts.turn_notes())

@@ -30,9 +30,9 @@ from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
     from accord.decisions import Costs
-    from accord.project import Project
     from accord.scoring import ScoreOptions
     from accord.values import ScoreRow
+    from accord.verbs import Project
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,11 @@ from accord.edges import (
 )
 from accord.hosts.shared.scores import require
 from accord.models import fence_for, transcript_of
-from accord.project import Config, Project
+from accord.project import Config
 from accord.scoring import counted
 from accord.store import scores_of_conversation, store_exists
 from accord.values import ScoreRow, plugin_error
+from accord.verbs import Project
 from accord.version import __version__
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from accord.edges import BadInput, write_atomically
 from accord.formats import read
 from accord.hosts.shared.push import Place, host_score, number_of
 from accord.hosts.shared.push_file import score_rows
-from accord.project import Project
 from accord.store import batches
 from accord.values import POPULATION, Conversation, Question
+from accord.verbs import Project
 
 TOOLS = ("label-studio", "argilla")
 CONVERSATIONS = 1_000

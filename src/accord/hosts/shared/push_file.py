@@ -20,10 +20,11 @@ from typing import Any
 from accord.edges import MB, BadInput, open_private, parse_time, read_text, unescape_formula
 from accord.formats import Row, display_path, is_remote, locate, read, read_rows
 from accord.hosts.shared.push import Host, HostScore, HostSender, Kind, Place, Sent, host_named, host_score
-from accord.project import Project, config_sections
+from accord.project import config_sections
 from accord.scoring import parts
 from accord.store import batches
 from accord.values import Conversation
+from accord.verbs import Project
 
 CHUNK_ROWS, WORKERS = 2_000, 4
 """Rows that are looked up together, and requests at the same time."""

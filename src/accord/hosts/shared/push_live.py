@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Self
 from accord.edges import MB, AccordError, check_address, read_text, write_atomically
 from accord.hosts.shared.push import HostScore, HostSender, host_named, host_score
 from accord.hosts.shared.push_file import live_place
-from accord.project import Project, config_sections
+from accord.project import config_sections
 from accord.store import batches
+from accord.verbs import Project
 
 if TYPE_CHECKING:
     from accord.live import LiveScorer, NewScore

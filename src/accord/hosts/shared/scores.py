@@ -17,7 +17,7 @@ from accord.formats import exchange as exchange
 from accord.formats import fields_about as fields_about
 from accord.learning import CARD, Evaluator, load_evaluator
 from accord.models import Models, memory_models
-from accord.project import Project, load_project
+from accord.project import load_project
 from accord.scoring import ScoreOptions, Scorer, pipeline, samples_of
 from accord.values import (
     PROJECT_FILE,
@@ -30,6 +30,7 @@ from accord.values import (
     find_project_file,
     plugin_error,
 )
+from accord.verbs import Project
 
 if TYPE_CHECKING:
     from accord.formats import Fields

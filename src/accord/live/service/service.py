@@ -27,7 +27,7 @@ from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, F
 from accord.live.service.otlp import Signal, parse_export, traceparents
 from accord.live.service.prometheus import ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
-from accord.project import Project, check_scale
+from accord.project import Workspace, check_scale
 
 LARGE_BODY_BYTES = 32 * 2**10
 """Larger requests are parsed in a thread, one at a time, so that parsing them does not delay small requests."""
@@ -230,7 +230,7 @@ class Service:
 
 @contextmanager
 def open_service(
-    project: Project,
+    project: Workspace,
     evaluator: Path,
     annotator: str | None = None,
     conversations: int = 10_000,
@@ -254,7 +254,7 @@ def open_service(
         yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(sinks))
 
 
-def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:
+def scoring_problem(project: Workspace, evaluator: Path, ask: bool = False) -> str | None:
     """Return why an evaluator cannot score live; `None` if it can."""
     try:
         loaded = load_evaluator(evaluator)

@@ -15,6 +15,7 @@ from accord.project.evaluators import judge_runs
 from accord.project.evaluators.diagnostics import groups_of
 from accord.project.evaluators.experiments import (
     Repeated,
+    folds_and_table,
     further_repetitions,
     in_question,
     judge_state,
@@ -26,9 +27,9 @@ from accord.project.evaluators.fit_cache import FitCache, cache_key, single_thre
 from accord.project.evaluators.length_check import doubling
 from accord.project.evaluators.pair_test import PairTest, pair_tests
 from accord.project.label_scales import note_wordings
-from accord.project.results import Compared, speakers_of
+from accord.project.results import Compared
 from accord.runtime import WorkerPool
-from accord.validation import CONSTANT, Gain, GroupAccuracy, MetricsTable, baselines, compared, gain_curve
+from accord.validation import CONSTANT, Gain, GroupAccuracy, baselines, compared, gain_curve
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -83,10 +84,8 @@ def compare(
     on_step("evidence")
     tables = _tables(project, evaluators, singles)
     whole, train = in_question(_union(list(tables.values()), singles), singles)
-    config, cache = project.config, FitCache(project.store)
-    experiment = Experiment.of(
-        whole, train.labels, project.question, config.folds, config.seed, project.rubric.learned_on, cache
-    )
+    config = project.config
+    experiment, table = folds_and_table(project, whole, train, project.question, singles.samples)
     if len(experiment.ratings) > MOST_COPIED and not pool.is_explicit:
         pool.close()
     candidates = _candidates(evaluators, tables, singles, experiment)
@@ -100,10 +99,6 @@ def compare(
         if not names:
             raise _none_made(unmade)
         default = config.evaluator if config.evaluator in names else names[0]
-        table = MetricsTable(
-            experiment.ratings, experiment.folds, experiment.seed, config.draws,
-            speakers_of(experiment.ratings, singles.samples),
-        )  # fmt: skip
         chosen = contenders(first_of, names, default, table.rated) if CONSTANT in first_of else [default]
         tested = [candidates[name].planned for name in chosen if not candidates[name].learns]
         repeated = Repeated()

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from accord.edges import AccordError, UnknownName
+from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
-from accord.project.results import Compared
+from accord.project.results import Compared, Fitted
 from accord.statistics import DETAIL_DRAWS, IMPORTANCE_DRAWS, Clusters, Diagram, diagrams, grouped_folds
-from accord.store import Store
 from accord.validation import (
     AdaptivePoint,
     Comparison,
@@ -68,11 +67,18 @@ class Insights:
     adaptive: Sequence[AdaptivePoint]
 
 
-def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator, curve_draws: int = 1) -> Insights:
-    """Compute the insights of a comparison; parts that the data do not support are left out.
+def insights(project: Workspace, fitted: Fitted, curve_draws: int | None = None) -> Insights:
+    """Compute diagnostics of an evaluator; results of the same inputs are cached. Parts without data are left out.
 
-    `curve_draws` is the number of random subsets at each share of the learning curve.
+    `curve_draws` is the number of random subsets of the learning curve, by default the number in the settings.
+
+    Raises:
+        BadInput: The question has no ratings.
     """
+    if fitted.held_out is None:
+        raise BadInput(f"no ratings on {project.question.id!r}; diagnostics need ratings")
+    tried, evaluator, rubric = fitted.held_out, fitted.evaluator, project.rubric
+    subsets = project.config.curve_draws if curve_draws is None else curve_draws
     comparison, evidence, train = tried.comparison, tried.evidence, tried.train
     rated, system, draws = comparison.ratings, comparison.systems[0], comparison.draws
     scored = np.flatnonzero(system.scored)
@@ -80,7 +86,7 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
     own = replace(
         evaluator, head=make_head(evaluator.head_name, comparison.question, evaluator.head.chosen()), choose={}
     )
-    cache = FitCache(store)
+    cache = FitCache(project.store)
     experiment = experiment_of(tried, cache)
     is_cross_validated = comparison.folds > 1
     with single_threaded(len(rated)):
@@ -90,7 +96,7 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
             groups=[group for by in AUTOMATIC for group in groups_of(comparison, train.samples, evidence, by)],
             importance=_if_possible(lambda: _importance(cache, experiment, rubric, draws)),
             curve=learning_curve(
-                experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own), subsets=curve_draws
+                experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own), subsets=subsets
             )
             if is_cross_validated
             else [],

@@ -24,9 +24,11 @@ from accord.learning import (
     untested_groups,
 )
 from accord.models import JUDGE
-from accord.project.evaluators.fit_cache import cache_key
+from accord.project.evaluators.fit_cache import FitCache, cache_key
+from accord.project.results import speakers_of
 from accord.statistics import grouped_folds
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Comparison, Leak, MetricsTable, Repeats
+from accord.values import Question, Sample
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -44,6 +46,18 @@ def repeats_of(most: int, ratings: int) -> int:
     [5, 2, 1]
     """
     return max(1, min(most, MOST_REPEATED // max(ratings, 1)))
+
+
+def folds_and_table(
+    project: Workspace, evidence: EvidenceTable, train: Training, question: Question, samples: Sequence[Sample]
+) -> tuple[Experiment, MetricsTable]:
+    """Return the folds of an evaluator's ratings, and the table for figures on them; `samples` name who speaks."""
+    config, cache = project.config, FitCache(project.store)
+    experiment = Experiment.of(
+        evidence, train.labels, question, config.folds, config.seed, project.rubric.learned_on, cache
+    )
+    speakers = speakers_of(experiment.ratings, samples)
+    return experiment, MetricsTable(experiment.ratings, experiment.folds, experiment.seed, config.draws, speakers)
 
 
 def planned(evaluator: Evaluator, experiment: Experiment) -> Planned:

@@ -16,7 +16,6 @@ from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import (
     Evaluator,
     EvaluatorSettings,
-    Experiment,
     FoldPlan,
     HeldOutAnswers,
     TrainingSet,
@@ -29,6 +28,7 @@ from accord.learning import (
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.erasing.refit import save_unless_erased
 from accord.project.evaluators.experiments import (
+    folds_and_table,
     further_repetitions,
     in_question,
     judge_state,
@@ -46,7 +46,6 @@ from accord.statistics import SIGNIFICANT, Split, grouped_folds, groups_of
 from accord.validation import (
     CalledRow,
     Comparison,
-    MetricsTable,
     Repeats,
     baselines,
     compare_held_out,
@@ -108,15 +107,17 @@ def fit(
     return fitted
 
 
-def tried(project: Workspace, evaluator: Evaluator, every_question: bool = False, until: str | None = None) -> Fitted:
-    """Return the result of `fit` from stored answers, without asking a model or saving anything.
+def fit_offline(
+    project: Workspace, name: str | None = None, every_question: bool = False, until: str | None = None
+) -> Fitted:
+    """Fit an evaluator from stored answers, without a request and without saving it.
 
-    Labels given after the time `until` are left out.
+    `until` is a time in ISO format (UTC); labels given after it are left out.
 
     Raises:
         BadInput: There is too little to learn from.
     """
-    return _Fit(project, evaluator, project.stored_models, until=until).fit(every_question)
+    return _Fit(project, project.evaluator(name), project.stored_models, until=until).fit(every_question)
 
 
 def _folder(project: Workspace, evaluator: Evaluator, out: str | Path | None) -> Path:
@@ -310,14 +311,8 @@ class _Fit:
         """Predict out of fold, then fit on everything."""
         evaluator, project = self.evaluator, self.project
         config, cache = project.config, FitCache(project.store)
-        experiment = Experiment.of(
-            known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
-        )
+        experiment, table = folds_and_table(project, known, train, evaluator.question, train.samples)
         self.on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
-        table = MetricsTable(
-            experiment.ratings, experiment.folds, experiment.seed, config.draws,
-            speakers_of(experiment.ratings, train.samples),
-        )  # fmt: skip
         others, repeats = baselines(experiment, [evaluator.name]), dict[str, Repeats]()
         if any(map(learns, evaluator.sources)):
             systems = [self.run(evaluator.cross_predict(train, experiment)), *FoldPlan(others).run()]

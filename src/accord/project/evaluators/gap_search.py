@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 GAPS = "gaps"
 """Command under which a search is recorded."""
-METHOD = "both directions"
+GAP_METHOD = "both directions"
 """Tests of a recorded search. Earlier ones had no name, and found gaps where properties are related to quality."""
 
 
@@ -73,7 +73,7 @@ def gap_searches(store: Store, question: str) -> Iterator[Mapping[str, Any]]:
     """Yield the results of all finished searches about a question by the present tests, the latest first."""
     for run in reversed(store.runs(GAPS)):
         results = run["results"] or {}
-        if run["status"] == "done" and results.get("question") == question and results.get("method") == METHOD:
+        if run["status"] == "done" and results.get("question") == question and results.get("method") == GAP_METHOD:
             yield results
 
 

@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.results import Figure, counted
+from accord.edges import count_of
+from accord.results import Figure
 from accord.statistics import (
     DETAIL_DRAWS,
     STATISTICS,
@@ -158,7 +159,7 @@ def agreement_figure(answers: AnswerMatrix, where: str = "", part: str = "") -> 
         part: Part of the project that the answers belong to, such as a study.
     """
     alpha, ratings = agreement_of(answers), int(answers.given[answers.shared].sum())
-    about = " ".join(filter(None, [f"{counted(ratings, 'rating')} of {counted(alpha.n, 'item')}", where]))
+    about = " ".join(filter(None, [f"{count_of(ratings, 'rating')} of {count_of(alpha.n, 'item')}", where]))
     source = "accord.studies.agreement_figure"
     return Figure.measured("alpha", alpha, ratings, about, "people", part=part, source=source)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.results import Figure, agreement_word, counted, written
+from accord.edges import count_of
+from accord.results import Figure, agreement_word, written
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
 
 SETTLE = ": settle the wording before you use these ratings"
@@ -39,7 +40,7 @@ def level_figures(habits: Sequence[AnnotatorHabit], part: str = "") -> list[Figu
     source = "accord.studies.annotator_habits"
     return [
         Figure.measured(
-            "level", each.level, each.level.n, f"{counted(each.level.n, 'item')} that others rated too", "people",
+            "level", each.level, each.level.n, f"{count_of(each.level.n, 'item')} that others rated too", "people",
             part=": ".join(filter(None, [part, each.person])), source=source,
         )
         for each in habits
@@ -83,7 +84,7 @@ def describe_agreement_on(question: str, alpha: Figure) -> str:
     """
     if alpha.value is None:
         return f"It is unknown how far people agree on {question}"
-    word, value = agreement_word(alpha.estimate), f"{alpha.short} on {counted(alpha.n or 0, 'rating')}"
+    word, value = agreement_word(alpha.estimate), f"{alpha.short} on {count_of(alpha.n or 0, 'rating')}"
     if word == "not beyond chance":
         return f"People do not agree on {question} ({value}){SETTLE}"
     if word == "unclear":

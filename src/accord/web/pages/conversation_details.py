@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
-from accord.project import Corrections, Project, corrected, correction_of, current_corrections, issues_of
+from accord.project import Corrections, corrected, correction_of, current_corrections, issues_of
 from accord.store import ADJUDICATED, EvaluatorScores, StoreError, scores_of_conversation
 from accord.studies import CitationFinder, ConversationPredictions
 from accord.values import (
@@ -26,6 +26,7 @@ from accord.values import (
     turn_digests,
     with_located_quotes,
 )  # fmt: skip
+from accord.verbs import Project
 
 Place = int | None
 """Index of a turn; `None` for the whole conversation."""

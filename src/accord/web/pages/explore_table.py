@@ -10,10 +10,11 @@ from typing import Any
 
 from accord.board import Board, BoardFilters, SelectedScores
 from accord.edges import sendable
-from accord.project import Project, comparable_labels
+from accord.project import comparable_labels
 from accord.scoring import ConversationFacts, time_of
 from accord.store import scores_of_conversations
 from accord.values import Conversation, Question, Sample
+from accord.verbs import Project
 
 SAMPLE_SIZE = 2000
 """Maximum number of scores in a chart; a larger run is sampled with the project's seed."""

@@ -19,10 +19,11 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from accord.edges import BadInput, parse_whole_number, reason_of, redact_message
-from accord.project import Project, study_yaml, text_diff, with_study
+from accord.project import study_yaml, text_diff, with_study
 from accord.store import Conflict
 from accord.studies import StudySession, sample_items
 from accord.values import PROJECT_FILE, StudySettings, read_study
+from accord.verbs import Project
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, check_printable
 from accord.web.pages.rate import render_preview

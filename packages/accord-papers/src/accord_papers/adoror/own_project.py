@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
+from accord import Project
 from accord.edges import BadInput
 from accord.evidence import Training, make_source
 from accord.methods.in_context.experiment import InContextSettings
@@ -19,7 +20,6 @@ from accord.models import (
     run,
 )
 from accord.models.requests.drivers import plan
-from accord.project import Project
 from accord_papers.adoror.system_answers import learned_and_asked, system_rows
 from accord_papers.adoror.systems import registered
 from accord_papers.study import Row, StudyInput

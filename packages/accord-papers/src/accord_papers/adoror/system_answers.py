@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
+from accord import Project
 from accord.evidence import Training
 from accord.formats import read
 from accord.methods.in_context.source import (
@@ -24,7 +25,7 @@ from accord.methods.in_context.template import (
     examples_of,
 )
 from accord.models import Flow, OnAnswer, run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.statistics import DETAIL_DRAWS, STATISTICS, Clusters, Paired, bootstrap, fold_of
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
 from accord_papers.adoror.systems import ADOROR, NAMES, TABLE_1, registered

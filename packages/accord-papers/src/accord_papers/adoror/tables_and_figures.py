@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
+from accord import Project
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
 from accord.formats import read
@@ -18,7 +19,6 @@ from accord.methods.in_context.template import (
     examples_of,
 )
 from accord.models import SCORER
-from accord.project import Project
 from accord.values import Labels, Question, Sample, Scale
 from accord_papers.adoror import metrics, published, simulation, system_answers
 from accord_papers.adoror.own_project import ask, rated_project, settings_of

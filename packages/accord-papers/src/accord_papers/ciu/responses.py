@@ -12,6 +12,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
+from accord import Project
 from accord.edges import AccordError, BadInput
 from accord.evidence import (
     EvidenceTable,
@@ -24,7 +25,6 @@ from accord.evidence.metric_source import (
     metric_names,
 )
 from accord.formats import read
-from accord.project import Project
 from accord.statistics import groups_of
 from accord.values import (
     Conversation,

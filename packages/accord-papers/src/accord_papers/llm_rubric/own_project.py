@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from accord import Project
 from accord.edges import BadInput
 from accord.models import JUDGE
-from accord.project import Project
 from accord.values import Labels, Question, Rubric, Sample
 from accord_papers.llm_rubric.protocols import (
     NETWORK,

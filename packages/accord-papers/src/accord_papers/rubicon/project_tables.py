@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from accord import Project
 from accord.edges import BadInput
 from accord.evidence import Training, ask_rubric, make_source
 from accord.methods import selection_policies
@@ -34,7 +35,6 @@ from accord.methods.learned_rubric.source import (
     LearnedRubricSettings,
 )
 from accord.models import Models, run
-from accord.project import Project
 from accord.statistics import Clusters
 from accord.values import Rubric
 from accord_papers.rubicon.baselines import NO_PRINCIPLES, spur

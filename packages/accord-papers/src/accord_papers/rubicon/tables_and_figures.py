@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from accord import Project
 from accord.charts import Axis, ChartLine, Guide, line_chart
 from accord.methods.learned_rubric.assertion_selector import NetSatOutcome
 from accord.methods.learned_rubric.selection_policies import (
@@ -15,7 +16,6 @@ from accord.methods.learned_rubric.selection_policies import (
     curves,
 )
 from accord.models import JUDGE, WRITER
-from accord.project import Project
 from accord_papers.catalog import Paper
 from accord_papers.rubicon import published
 from accord_papers.rubicon.outcomes import HEADINGS, OF_PAPER

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from accord import Project
 from accord.embedded.catalogue import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
 from accord.methods import WORST
 from accord.models import Models, ModelSettings, run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.statistics import Split, fold_of
 from accord.validation import cross_validate_labels
 from accord.validation.issue_metrics import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
-from accord.project import Compared, Project, config_from, corrected_pairs, issues_of
+from accord import Project
+from accord.project import Compared, config_from, corrected_pairs, issues_of
 from accord.report.issues_page import issue_plots
 from accord.store import Studies
 from accord.studies import (

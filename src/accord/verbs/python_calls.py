@@ -19,19 +19,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
-VERBS = (
-    "import_", "judge", "plan_judge", "fit", "plan_fit", "fit_offline", "compare", "score", "score_parts", "load",
-    "label_next", "estimate", "gaps", "insights", "synth", "run", "report", "card", "gate",
-)  # fmt: skip
-_METHODS = {
-    "import": "import_", "init": "import_", "judge": "judge", "fit": "fit", "compare": "compare", "score": "score",
-    "report": "report", "card": "card", "gate": "gate", "gaps": "gaps", "estimate": "estimate",
-    "label next": "label_next", "run": "run",
-}  # fmt: skip
+_METHODS = {"import": "import_", "init": "import_", "label next": "label_next"}
+"""Methods with another name than the command."""
 _KEYWORDS = {"include_training": "training", "source": "sources", "labels_by": "made_by"}
 """Keywords of methods with another name than the option."""
 STEPS = (
-    *(Step(verb) for verb in _METHODS if verb != "init"), Step("judge", source="issues"), Step("fit", "default"),
+    *map(Step, ("import", "judge", "fit", "compare", "score", "report", "card", "gate", "gaps", "estimate", "run")),
+    Step("label next"), Step("judge", source="issues"), Step("fit", "default"),
     Step("fit", "default", every_question=True), Step("import", "chats.jsonl"),
     Step("import", "chats.jsonl", "labels.csv"), Step("score", "CHATS", out="FILE"),
     Step("score", "new.jsonl", out="scores.jsonl"), Step("score", "chats.jsonl", out="scores.jsonl"),
@@ -93,7 +87,7 @@ def call_of(step: Step) -> str:
     for name, value in options.items():
         shown = f"[{_value(value)}]" if name == "source" else _value(value)
         given.append(f"{_KEYWORDS.get(name, name)}={shown}")
-    return f"{project}.{_METHODS[step.verb]}({', '.join(given)})"
+    return f"{project}.{_METHODS.get(step.verb, step.verb)}({', '.join(given)})"
 
 
 def _value(value: str | float | bool) -> str:
@@ -104,9 +98,9 @@ def _value(value: str | float | bool) -> str:
 
 
 def tells_python_calls(project: C) -> C:
-    """Let the verbs of the class raise errors that name Python calls; errors keep their types."""
-    for name in VERBS:
-        if (verb := inspect.getattr_static(project, name, None)) is not None:
+    """Let the public methods of the class, and `load`, raise errors that name Python calls; errors keep their types."""
+    for name, verb in {"load": inspect.getattr_static(project, "load", None), **vars(project)}.items():
+        if inspect.isfunction(verb) and not name.startswith("_"):
             setattr(project, name, _telling(verb))
     return project
 

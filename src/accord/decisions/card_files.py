@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from accord.decisions import AgreementCard
+from accord.decisions.agreement_card import AgreementCard, CardAgreement
 from accord.edges import BadInput, count_of, write_atomically
-from accord.results import Figure, markdown_table, p_text, plain_markdown
+from accord.results import Document, Figure, Section, Table, Text, document_markdown, p_text
+from accord.values import Estimate
 
+Rows = Sequence[Sequence[str | Estimate | Figure]]
 _COLORS = {"single": "#17734a", "systems": "#2457d6", "triage": "#a85a00"}
 _PIXELS = 6.6
 """Mean width of a character of the badge in pixels, at 11 pixels."""
@@ -37,75 +40,73 @@ def write_card(card: AgreementCard, path: str | Path) -> list[Path]:
 
 def card_markdown(card: AgreementCard) -> str:
     """Return a card as Markdown; texts of users are escaped."""
-    asked, first, labels, test = card.question, card.agreement[0], card.labels, card.test
-    lines = [
-        f"# Agreement card: {plain_markdown(card.project)}", "",
-        f"**{plain_markdown(card.title)}.** {plain_markdown(card.sentence)}", "",
-        f"Question **{plain_markdown(asked.name)}** ({plain_markdown(asked.text)}), "
-        f"scale {plain_markdown(asked.scale)}.",
-        "", "## Agreement", "",
-        *markdown_table(
-            ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
-             "r within versions", "other people's error", "α of people"],
-            [_agreement_row(each) for each in card.agreement],
-        ),
-        "", "Errors are RMSE in points; r is a correlation; brackets are 95% intervals over conversations.",
-    ]  # fmt: skip
-    if card.statistics:
-        lines = [*lines[:-1], "Brackets are 95% intervals over items.", "", "## Statistics", "", *markdown_table(
-            ["", "among people", "judge with people"],
-            [[each.name, str(each.people), str(each.judge)] for each in card.statistics],
-        )]  # fmt: skip
-    if card.mean is not None:
-        mean = card.mean
-        row = [str(mean.judge), str(mean.corrected), mean.method, str(mean.bias)]
-        header = ["judge alone", "corrected", "estimator", "bias"]
-        lines += ["", "## Mean of all rows", "", *markdown_table(header, [row])]
-    if card.baselines:
-        lines += ["", "## Comparison", "", *markdown_table(
-            ["", "error", "test against it"],
-            [[card.subject.name, str(first.error), ""],
-             *([each.name, str(each.error), "" if each.p is None else p_text(each.p)] for each in card.baselines)],
-        )]  # fmt: skip
-    if card.subject.kind == "evaluator":
-        lines += ["", "## Single scores", "", *_single_lines(card)]
-    if card.groups:
-        lines += ["", "## Groups", "", *markdown_table(
-            ["by", "group", "ratings", "bias in points", "test"],
-            [[each.by, each.group, f"{each.labels:,}", str(each.bias), p_text(each.p)] for each in card.groups],
-        )]  # fmt: skip
+    return document_markdown(card_document(card))
+
+
+def card_document(card: AgreementCard) -> Document:
+    """Return a card as a document: the permitted use, agreement, and a section for each further part that it has."""
+    asked, first, labels, test, mean = card.question, card.agreement[0], card.labels, card.test, card.mean
+    about = "Brackets are 95% intervals over items."
+    if not card.statistics:
+        about = "Errors are RMSE in points; r is a correlation; brackets are 95% intervals over conversations."
+    agreement = Table(
+        ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
+         "r within versions", "other people's error", "α of people"],
+        [_agreement_row(each) for each in card.agreement],
+    )  # fmt: skip
+    rivals: Rows = [[each.name, each.error, "" if each.p is None else p_text(each.p)] for each in card.baselines]
     marks = {True: "yes", False: "no", None: "untested"}
-    if card.rules:
-        lines += ["", "## Rules of the verdict", "", *markdown_table(
-            ["for", "rule", "value", "limit", "met"],
-            [[each.state, each.name, each.value, each.limit, marks[each.is_met]] for each in card.rules],
-        )]  # fmt: skip
-    lines += ["", "## Provenance", "", *markdown_table(["", ""], _provenance(card))]
-    if card.limits:
-        lines += ["", "## Limits", "", *(f"- {plain_markdown(each)}" for each in card.limits)]
+    tables: dict[str, tuple[Sequence[str], Rows]] = {
+        "Statistics": (["", "among people", "judge with people"],
+                       [[each.name, each.people, each.judge] for each in card.statistics]),
+        "Mean of all rows": (["judge alone", "corrected", "estimator", "bias"],
+                             [] if mean is None else [[mean.judge, mean.corrected, mean.method, mean.bias]]),
+        "Comparison": (["", "error", "test against it"],
+                       [[card.subject.name, first.error, ""], *rivals] if rivals else []),
+        "Groups": (["by", "group", "ratings", "bias in points", "test"],
+                   [[each.by, each.group, f"{each.labels:,}", each.bias, p_text(each.p)] for each in card.groups]),
+        "Rules of the verdict": (["for", "rule", "value", "limit", "met"],
+                                 [[each.state, each.name, each.value, each.limit, marks[each.is_met]]
+                                  for each in card.rules]),
+        "Provenance": (["", ""], _provenance(card)),
+    }  # fmt: skip
+    sections = [Section(name, "", [Table(header, rows)]) for name, (header, rows) in tables.items() if rows]
+    if card.subject.kind == "evaluator":
+        place = [each.heading for each in sections].index("Provenance")
+        sections.insert(place, Section("Single scores", "", [Text(each) for each in _single_lines(card)]))
     used = (
         f" These ratings were used {count_of(test.uses, 'time')}, first on {test.first_used}." if test.uses > 1 else ""
     )
     made = f"Made on {card.made} by Accord {card.accord_version} from {count_of(labels.count, 'rating')}.{used}"
-    return "\n".join([*lines, "", made, f"Digest `{card.signed()['digest']}`", ""])
+    return Document(
+        f"Agreement card: {card.project}",
+        f"{card.title}. {card.sentence}",
+        [
+            Section("", "", [Text(f"{asked.name} ({asked.text}), scale {asked.scale}.", label="Question")]),
+            Section("Agreement", "", [agreement, Text(about)]),
+            *sections,
+            *([Section("Limits", "", [Text(each) for each in card.limits])] if card.limits else []),
+            Section("", "", [Text(made), Text(card.signed()["digest"], label="Digest")]),
+        ],
+    )  # fmt: skip
 
 
-def _agreement_row(each: Any) -> list[str]:
+def _agreement_row(each: CardAgreement) -> list[str | Estimate | Figure]:
     near = Figure.measured("within_one", each.within_one)
     values = (each.error, near, each.pooled, each.within_annotators, each.within_systems, each.people, each.alpha)
-    return [each.name, f"{each.labels:,}", *map(str, values)]
+    return [each.name, f"{each.labels:,}", *values]
 
 
 def _single_lines(card: AgreementCard) -> list[str]:
     lines = []
     if card.bands is not None:
         bands = card.bands
-        lines.append(f"- Bands are made to hold {bands.promised:.0%} of new ratings and hold {_share(bands.coverage)}; "
+        lines.append(f"Bands are made to hold {bands.promised:.0%} of new ratings and hold {_share(bands.coverage)}; "
                      f"they are {bands.width} points wide.")  # fmt: skip
     if card.decided is None:
-        lines.append("- The share of conversations that can be called good or bad is unknown.")
+        lines.append("The share of conversations that can be called good or bad is unknown.")
     else:
-        lines.append(f"- {card.decided:.0%} of the conversations can be called good or bad, with "
+        lines.append(f"{card.decided:.0%} of the conversations can be called good or bad, with "
                      f"{card.decided_agreement or 0:.0%} agreement with people.")  # fmt: skip
     return lines
 
@@ -117,7 +118,7 @@ def _share(value: Any) -> str:
     return f"{value.value:.0%}{ends}"
 
 
-def _provenance(card: AgreementCard) -> list[list[str]]:
+def _provenance(card: AgreementCard) -> Rows:
     subject, labels, test = card.subject, card.labels, card.test
     repeats = count_of(test.repeats, "repetition")
     kept = {
@@ -125,7 +126,7 @@ def _provenance(card: AgreementCard) -> list[list[str]]:
         "split": "one side of a split", "held-out set": "a held-out set", "table": "a table of scores and ratings",
     }[test.method]  # fmt: skip
     people = ", ".join(f"{count:,}" for count in labels.annotators)
-    rows = [
+    rows: Rows = [
         [subject.kind, f"{subject.name}, {subject.digest}"],
         ["models", "; ".join(f"{role}: {name}" for role, name in subject.models.items()) or "none"],
         ["evidence", "; ".join(subject.evidence) or "none"],

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of
-from accord.project import Project
+from accord.project import Workspace, present_card, refit_note
 from accord.results import told_apart
-from accord.scoring import SCORING_COMMANDS, counted, latest_scored, latest_scores
+from accord.scoring import SCORING_COMMANDS, counted, latest_drift, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
+from accord.studies import verdict_in_use
 from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
 
 VERDICT = "verdict of "
@@ -62,6 +65,80 @@ class Check:
         return {**asdict(self), "passed": self.passed, "text": str(self)}
 
 
+def gate_checks(
+    project: Workspace,
+    min_agreement: float | None = None,
+    min_mean: float | None = None,
+    max_unscored: float = 0.0,
+    min_within: float | None = None,
+    training: bool = False,
+    card: str | Path | None = None,
+    require_refit: bool = False,
+    allow_unproven: bool = False,
+) -> list[Check]:
+    """Check the verdict and the conditions of a gate, with the arguments and errors of `Project.gate`."""
+    question = project.question
+    scale = question.scale if question.scale.is_ordered and not question.compares else None
+    required = None if card is None else AgreementCard.read(card)
+    checks = [] if required is None else check_card(project, required, min_agreement, min_within)
+    if require_refit:
+        reason = refit_note(project.store, project.folder())
+        checks.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
+    if required is not None:
+        min_agreement = min_within = None
+    has_more = not checks or (min_agreement, min_within, min_mean) != (None, None, None)
+    if has_more:
+        checks += check_gate(
+            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
+        )
+    if required is not None and required.subject.kind == "evaluator":
+        name = required.subject.name
+        verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}
+    elif required is not None and not has_more and not require_refit:
+        return checks  # they are about the judge of a table, and no evaluator is involved
+    else:
+        name, verdict = project.folder().name, verdict_in_use(project, project.folder())
+    return verdict_checks(name, verdict, min_mean is not None, allow_unproven) + checks
+
+
+def check_card(
+    project: Workspace, card: AgreementCard, min_agreement: float | None, min_within: float | None
+) -> list[Check]:
+    """Check that the project still matches a card, and that the card's lower bounds reach the minimums.
+
+    Args:
+        project: Workspace with the evaluator in use.
+        card: The card.
+        min_agreement: Minimum of the lower bound of r with people.
+        min_within: As `min_agreement`, for r within annotators.
+
+    Raises:
+        BadInput: The card is about the judge of a table, or the evaluator does not exist.
+    """
+    check_limits(min_agreement, min_within)
+    minimums = {"agreement": min_agreement, "within": min_within}
+    checks = [_bound(name, minimum, card) for name, minimum in minimums.items() if minimum is not None]
+    if card.subject.kind != "evaluator":
+        return [Check(TABLE_CARD, 1.0, 1.0, words="unchanged"), *checks]
+    drift = card.drift(present_card(project, card))
+    parts = ("evaluator", "question", "scale", "rubric", "judge model", "labels")
+    matched = [
+        Check(f"{part} of the card", 1.0, None if part in drift else 1.0, reason=drift.get(part, ""), words="unchanged")
+        for part in parts
+    ]
+    moved = [row["feature"] for row in latest_drift(project.store, project.config.synthetic) if row["is_shifted"]]
+    if moved:
+        reason = f"the latest scored conversations differ from those of the card: {', '.join(moved[:3])}"
+        matched.append(Check("conversations of the card", 1.0, None, reason=reason))
+    return [*matched, *checks]
+
+
+def _bound(name: str, minimum: float, card: AgreementCard) -> Check:
+    low = card.lower_bounds[name]
+    words = "r with people" if name == "agreement" else "r with people within annotators"
+    return Check(f"{words} on the card, lower bound", minimum, low)
+
+
 def verdict_checks(
     name: str, verdict: Mapping[str, Any] | None, with_mean: bool, allow_unproven: bool = False
 ) -> list[Check]:
@@ -89,7 +166,7 @@ def verdict_checks(
 
 
 def check_gate(
-    project: Project,
+    project: Workspace,
     min_agreement: float | None,
     min_mean: float | None,
     max_unscored: float = 0.0,
@@ -101,7 +178,7 @@ def check_gate(
     """Check each condition against the latest runs.
 
     Args:
-        project: Project with the runs and scores.
+        project: Workspace with the runs and scores.
         min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first evaluator of the
             latest `compare`, `fit` or `run`; from -1 to 1.
         min_mean: Minimum of the lower bound of the 95% interval of the mean of the latest `score`, over conversations;
@@ -135,7 +212,7 @@ def check_gate(
 
 
 def _score_checks(
-    project: Project, min_mean: float, max_unscored: float, synthetic: Synthetic, training: bool
+    project: Workspace, min_mean: float, max_unscored: float, synthetic: Synthetic, training: bool
 ) -> list[Check]:
     """Return the checks of the latest scores: their scale, their mean, and the share that is scored.
 
@@ -160,7 +237,7 @@ def _score_checks(
     return [*checks, _mean_check(scored, min_mean), share]
 
 
-def _scale_checks(project: Project, run: Mapping[str, Any], what: str, command: str) -> list[Check]:
+def _scale_checks(project: Workspace, run: Mapping[str, Any], what: str, command: str) -> list[Check]:
     """Return a failed check if a run was made on another scale than the rubric has now, else nothing."""
     question = project.rubric.get(str(run["settings"].get("question")))
     scale = str(run["settings"].get("wording") or "").partition(" ")[2]

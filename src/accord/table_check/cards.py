@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from accord.decisions import AgreementCard
-from accord.edges import BadInput
-from accord.formats import is_machine
-from accord.table_check import CheckResult
+from accord.decisions import AgreementCard, check_makers
+from accord.table_check.result import CheckResult
 from accord.version import __version__
 
 
@@ -53,26 +50,6 @@ def card_of_check(result: CheckResult, made_by: str = "people") -> AgreementCard
         "limits": [*result.warnings, *(f"{name}: {reason}" for name, reason in result.missing)],
     }  # fmt: skip
     return AgreementCard.sealed(content)
-
-
-def check_makers(names: Iterable[str], made_by: str) -> None:
-    """Refuse labels by models that are not declared.
-
-    Args:
-        names: Names of those who labeled.
-        made_by: `people` or `models`.
-
-    Raises:
-        BadInput: `made_by` has another value, or an annotator has the name of a model and `made_by` is `people`.
-    """
-    if made_by not in ("people", "models"):
-        raise BadInput(f"--labels-by {made_by}: allowed are people and models")
-    machines = sorted(name for name in names if is_machine(name))
-    if machines and made_by != "models":
-        raise BadInput(
-            f"ratings by {', '.join(machines[:3])} look like those of a model, and agreement with a model is no "
-            "evidence of agreement with people. Leave them out, or declare them: --labels-by models"
-        )
 
 
 def _mean(result: CheckResult) -> dict[str, Any] | None:

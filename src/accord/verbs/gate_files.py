@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from accord.edges import count_of, escape_controls, write_atomically
-from accord.report.gate import NO_VERDICT, TABLE_CARD, VERDICT, Check
 from accord.results import plain_markdown
+from accord.verbs.gate import NO_VERDICT, TABLE_CARD, VERDICT, Check
 
 SUITE = "accord gate"
 """Name of the test suite in JUnit files, and of earlier outputs, which may be replaced."""

@@ -6,31 +6,38 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from accord import runtime, scoring
+from accord import decisions, project, report, runtime, scoring, verbs
 from accord.edges import BadInput, GateFailed
 from accord.formats import tables_of
-from accord.project.config import load_project
-from accord.project.python_calls import tells_python_calls
-from accord.project.workspace import Workspace
 from accord.store import LabelCounts
 from accord.values import dump_rubric
+from accord.verbs.python_calls import tells_python_calls
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
+    from accord.decisions import AgreementCard
     from accord.learning import Evaluator
     from accord.models import OnAnswer, Plan
-    from accord.project.evaluators.diagnostics import Insights
-    from accord.project.importing.imported import Imported
-    from accord.project.judges.judging import JudgeSelection
-    from accord.project.results import Compared, Estimates, Fitted, GapSearch, JudgeRun, NextLabel
-    from accord.project.synthesis import SynthRun
+    from accord.project import (
+        Compared,
+        Estimates,
+        Fitted,
+        GapSearch,
+        Imported,
+        Insights,
+        JudgeRun,
+        JudgeSelection,
+        NextLabel,
+        SynthRun,
+    )
+    from accord.report import RunResult
     from accord.runtime import WorkerPool
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
     from accord.statistics import TwoSampleResult
+    from accord.verbs.gate import Check
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -51,7 +58,7 @@ def open_project(path: str | Path | None = None) -> Project:
     ...         project.question.id
     'Q0'
     """
-    return Project(load_project(path))
+    return Project(project.load_project(path))
 
 
 open = open_project
@@ -59,7 +66,7 @@ open = open_project
 
 
 @tells_python_calls
-class Project(Workspace):
+class Project(project.Workspace):
     """An opened project; a context manager that closes its store and connections.
 
     Args:
@@ -92,28 +99,23 @@ class Project(Workspace):
         Raises:
             BadInput: A source cannot be read.
         """
-        from accord.project.importing.importing import import_files
-        from accord.project.importing.label_rubric import adopt_rubric
-
         sources = tables_of(paths)
         if not self.keeps_rubric:
-            reading = {**reading, "survey": adopt_rubric(self, sources, main, reading)}
-        return import_files(self.store, self.rubric, sources, **reading)
+            reading = {**reading, "survey": project.adopt_rubric(self, sources, main, reading)}
+        return project.import_files(self.store, self.rubric, sources, **reading)
 
     def raters_text(self) -> str:
         """Return the people and judges who answered the question, each with the number of answers.
 
         If the question has no answers, returns the people and judges who answered any question.
         """
-        from accord.project.importing.raters import raters_text
-
         labels = self.rated(self.question.id)
         people = Counter(label.annotator for label in labels or self.store.labels())
         judges = LabelCounts(self.store).judges(self.question.id)
         for name, recording in self.recordings.items():
             on_question = recording.answered(self.question.id)
             judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
-        return raters_text(people, judges)
+        return project.raters_text(people, judges)
 
     def judge(
         self,
@@ -135,15 +137,11 @@ class Project(Workspace):
             BudgetReached: The budget is spent; answers so far are stored.
             ModelError: No request can succeed.
         """
-        from accord.project.judges import judging
-
-        return judging.judge(self, sources, selection or judging.JudgeSelection(), on_step, on_stop=on_stop)
+        return project.judge(self, sources, selection or project.JudgeSelection(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
         """Plan the requests and the cost of `judge` without a request."""
-        from accord.project.judges import judging
-
-        return judging.plan_judge(self, sources, selection or judging.JudgeSelection())
+        return project.plan_judge(self, sources, selection or project.JudgeSelection())
 
     def fit(
         self,
@@ -167,15 +165,11 @@ class Project(Workspace):
             BudgetReached: The budget is spent; the same call continues from there.
             ModelError: No request can succeed.
         """
-        from accord.project.evaluators import fitting
-
-        return fitting.fit(self, name, out, step, on_stage, every_question)
+        return project.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """Plan the requests and the cost of `fit` without a request."""
-        from accord.project.evaluators import fitting
-
-        return fitting.plan_fit(self, name)
+        return project.plan_fit(self, name)
 
     def compare(
         self,
@@ -196,12 +190,10 @@ class Project(Workspace):
             BadInput: The main question has no ratings, or no evaluator can be made.
             UnknownName: There is no such evaluator.
         """
-        from accord.project.evaluators import comparing
-
         workers = nullcontext(jobs) if isinstance(jobs, runtime.WorkerPool) else runtime.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
-            result = comparing.compare(self, only, pool, on_step)
-            result = replace(result, groups=comparing.by_groups(result, by))
+            result = project.compare(self, only, pool, on_step)
+            result = replace(result, groups=project.by_groups(result, by))
             record.results.update(result.to_json())
         return result
 
@@ -229,10 +221,8 @@ class Project(Workspace):
             BadInput: The source cannot be read, the file cannot be written, or the project has no evaluator.
             UnknownName: The evaluator has not learned an annotator of this name.
         """
-        from accord.project.label_scales import check_question
-
         loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        check_question(self.store, self.rubric, loaded)
+        project.check_question(self.store, self.rubric, loaded)
         speaker, options = perspective or scoring.Perspective(), options or scoring.ScoreOptions()
         return scoring.score_file(self, loaded, source, out, speaker, options, **reading)
 
@@ -271,8 +261,6 @@ class Project(Workspace):
             MissingExtra: A package is not installed.
             UnknownName: No engine has this name.
         """
-        from accord.project.label_scales import check_question
-
         config = self.config
         asking = scoring.ModelAccess(True, config.store, config.budget, config.folder)
         asking = replace(asking, redactor=config.privacy.redactor("send"))
@@ -280,7 +268,7 @@ class Project(Workspace):
         evaluator, perspective = evaluator or self.folder(), perspective or scoring.Perspective()
         self.warn_of_erased(evaluator)
         scorer = scoring.BatchScorer(evaluator, perspective, options, asking, format, columns, roles)
-        check_question(self.store, self.rubric, scorer.evaluator)
+        project.check_question(self.store, self.rubric, scorer.evaluator)
         named = [str(each) for each in ([source] if isinstance(source, str | Path) else source)]
         settings = scoring.asked_in(scorer.evaluator.question, {"source": named, **config.shown()})
         with self.store.run("score parts", settings) as record:
@@ -311,11 +299,9 @@ class Project(Workspace):
         Raises:
             BadInput: The main question has no ratings, or compares two conversations.
         """
-        from accord.project.evaluators import gap_search
-
-        with self.store.run(gap_search.GAPS, scoring.asked_in(self.question, self.config.shown())) as record:
-            found = gap_search.find_gaps(self)
-            record.results.update({**found.to_json(), "rubric": self.rubric.hash, "method": gap_search.METHOD})
+        with self.store.run(project.GAPS, scoring.asked_in(self.question, self.config.shown())) as record:
+            found = project.find_gaps(self)
+            record.results.update({**found.to_json(), "rubric": self.rubric.hash, "method": project.GAP_METHOD})
         return found
 
     def label_next(
@@ -331,16 +317,12 @@ class Project(Workspace):
             annotators: Annotators who will label; by default any annotator.
             purpose: `agreement` for a random sample of unlabeled texts, stratified by score.
         """
-        from accord.project import label_suggestions
-
-        return label_suggestions.label_next(self, count, annotators, purpose)
+        return project.label_next(self, count, annotators, purpose)
 
     def estimate(self, scores: Sequence[str | Path] = (), difference: float = 0.2) -> Estimates:
         """Estimate each assistant version's mean rating and all differences; see `mean_ratings.estimate`."""
-        from accord.project import mean_ratings
-
         with self.store.run("estimate", self.config.shown()) as record:
-            estimates = mean_ratings.estimate(self, list(map(str, scores)), difference)
+            estimates = project.estimate(self, list(map(str, scores)), difference)
             record.results.update(estimates.to_json())
         return estimates
 
@@ -352,30 +334,22 @@ class Project(Workspace):
             step: Called after each reply.
             **changes: Settings that replace those under `synth:`: `topics`, `methods`, `documents`, ...
         """
-        from accord.project import synthesis
-
-        return synthesis.synth(self, synthesis.settings_of(self, changes), out, step)
+        return project.synth(self, project.synth_settings(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
         """Plan the maximum cost of `synth` without a request."""
-        from accord.project import synthesis
-
-        return synthesis.plan_synth(self, synthesis.settings_of(self, changes))
+        return project.plan_synth(self, project.synth_settings(self, changes))
 
     def check_synth(self, method: str | None = None) -> TwoSampleResult:
         """Compare synthetic with real conversations; see `accord.project.synthesis.check_synth`."""
-        from accord.project import synthesis
-
-        return synthesis.check_synth(self, method)
+        return project.check_synth(self, method)
 
     def fit_offline(self, name: str | None = None, every_question: bool = False, until: str | None = None) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`.
 
         `until` is a time in ISO format (UTC); labels given after it are left out.
         """
-        from accord.project.evaluators import fitting
-
-        return fitting.tried(self, self.evaluator(name), every_question, until)
+        return project.fit_offline(self, name, every_question, until)
 
     def insights(self, fitted: Fitted, curve_draws: int | None = None) -> Insights:
         """Compute diagnostics of an evaluator; results of the same inputs are cached.
@@ -385,12 +359,7 @@ class Project(Workspace):
         Raises:
             BadInput: The question has no ratings.
         """
-        from accord.project.evaluators import diagnostics
-
-        if fitted.held_out is None:
-            raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
-        subsets = self.config.curve_draws if curve_draws is None else curve_draws
-        return diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator, subsets)
+        return project.insights(self, fitted, curve_draws)
 
     def use(self, name: str) -> Path:
         """Choose a fitted evaluator as the one in use, and return its folder; other verbs then use it by default.
@@ -398,9 +367,7 @@ class Project(Workspace):
         Raises:
             UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
         """
-        from accord.project.evaluators.evaluator_choice import use_evaluator
-
-        return use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
+        return project.use_evaluator(self, name)
 
     def report(self, path: str | Path = "report.html", fitted: Fitted | None = None, **about: Any) -> Path:
         """Write the report of an evaluator, and return its path; see `accord.report.write_report`.
@@ -413,16 +380,15 @@ class Project(Workspace):
         Raises:
             BadInput: The store holds no ratings, or too few.
         """
-        written: Path = _results().write_report(self, path, fitted, **about)
-        return written
+        return report.write_report(self, path, fitted, **about)
 
-    def card(self, path: str | Path = "agreement-card.json", name: str | None = None, **options: Any) -> Any:
+    def card(self, path: str | Path = "agreement-card.json", name: str | None = None, **options: Any) -> AgreementCard:
         """Write the agreement card of a fitted evaluator as JSON, Markdown and a badge, and return it.
 
         Args:
             path: JSON file to write.
             name: Folder of the evaluator inside `evaluators`; by default the one in use.
-            **options: `held_out`, `made_by` and `by` of `accord.report.CardOptions`.
+            **options: `held_out`, `made_by` and `by` of `accord.project.CardOptions`.
 
         Raises:
             BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those
@@ -436,9 +402,8 @@ class Project(Workspace):
         ...     [check.passed for check in project.gate(card=f"{folder}/card.json", allow_unproven=True)]
         [True, True, True, True, True, True, True]
         """
-        results = _results()
-        made = results.card_of(self, name, results.CardOptions(**options))
-        results.write_card(made, path)
+        made = project.card_of(self, name, project.CardOptions(**options))
+        decisions.write_card(made, path)
         return made
 
     def gate(
@@ -451,7 +416,7 @@ class Project(Workspace):
         card: str | Path | None = None,
         require_refit: bool = False,
         allow_unproven: bool = False,
-    ) -> list[Any]:
+    ) -> list[Check]:
         """Check the verdict on the evaluator in use, and conditions on comparison, scores and an agreement card.
 
         Args:
@@ -471,14 +436,14 @@ class Project(Workspace):
             GateFailed: A check failed; the message names each.
             BadInput: No condition is given, a limit is out of range, or no run exists to check.
         """
-        checks: list[Any] = _results().gate_checks(
+        checks = verbs.gate_checks(
             self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit, allow_unproven
         )
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")
         return checks
 
-    def run(self, sources: Any, out: str | Path = "accord-run", **options: Any) -> Any:
+    def run(self, sources: Any, out: str | Path = "accord-run", **options: Any) -> RunResult:
         """Import, judge, compare, fit, score and report into a folder that is a project of its own, as `accord run`.
 
         The rubric is inferred from the labels unless the settings name one.
@@ -486,31 +451,23 @@ class Project(Workspace):
         Args:
             sources: A file, a data frame, a list of dicts, or a list of such sources: conversations and labels.
             out: Output folder: new, empty, or of an earlier run. It gets its own store.
-            **options: `format`, `columns`, `skip_bad_rows` and `options` of `accord.report.run_project`.
-
-        Returns:
-            An `accord.report.RunResult`.
+            **options: `format`, `columns`, `skip_bad_rows` and `options` (`accord.report.RunOptions`).
 
         Raises:
             BadInput: A source cannot be read, the ratings are missing or too few, or the folder holds other files.
         """
-        results, folder = _results(), Path(out)
+        folder = Path(out)
         if self.given:
             raise BadInput(
                 f"models given to Project ({', '.join(self.given)}) are not used by a run, which opens a project of "
                 "its own. Set them under models, or call import_, judge, compare, fit, score and report"
             )
         names_rubric = "rubric" in self.config.model_fields_set or self.keeps_rubric
-        options.setdefault("options", results.RunOptions(infers=not names_rubric))
+        options.setdefault("options", report.RunOptions(infers=not names_rubric))
         with TemporaryDirectory(prefix="accord-") as temporary:
             rubric = Path(temporary) / "rubric.yaml"
             rubric.write_text(dump_rubric(self.rubric), encoding="utf-8")
             named = {"rubric": str(rubric)} if names_rubric else {}
             settings = {"store": f"sqlite:///{folder / 'accord.db'}", **named}
             config = self.config.model_copy(update=settings)
-            return results.run_project(config, tables_of(sources), folder, **options)
-
-
-def _results() -> Any:
-    """Return the package of results; it stands below this one (docs/decisions/0064-verbs-of-results.md)."""
-    return import_module("accord.report")
+            return verbs.run_project(config, tables_of(sources), folder, **options)

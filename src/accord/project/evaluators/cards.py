@@ -1,4 +1,4 @@
-"""Agreement cards of evaluators: figures of the saved evaluator on held-out ratings, and the checks of a gate."""
+"""Agreement cards of evaluators: figures of the saved evaluator on held-out ratings."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.decisions import AGREE, AgreementCard, Figures, Verdict, labels_digest
+from accord.decisions import AGREE, AgreementCard, Figures, Verdict, check_makers, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
-from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on
-from accord.report.gate import TABLE_CARD, Check, check_gate, check_limits, verdict_checks
-from accord.report.table_cards import check_makers
-from accord.scoring import asked_in, latest_drift
+from accord.project.evaluators.comparing import by_groups
+from accord.project.evaluators.diagnostics import SYSTEM
+from accord.project.evaluators.fitting import fit_offline
+from accord.project.evaluators.held_out_set import tested_on
+from accord.project.results import Compared, Fitted
+from accord.scoring import asked_in
 from accord.store import Store
-from accord.studies import verdict_in_use
 from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
 from accord.values import Question, Rubric
 from accord.version import __version__
+
+if TYPE_CHECKING:
+    from accord.project.workspace import Workspace
 
 Row = dict[str, Any]
 """Part of a card, which the model of the card validates."""
@@ -49,11 +53,11 @@ class CardOptions:
     by: Sequence[str] = ()
 
 
-def card_of(project: Project, name: str | None = None, options: CardOptions | None = None) -> AgreementCard:
+def card_of(project: Workspace, name: str | None = None, options: CardOptions | None = None) -> AgreementCard:
     """Measure a saved evaluator and return its agreement card; the use of the ratings is recorded in the store.
 
     Args:
-        project: Project with the evaluator and the ratings.
+        project: Workspace with the evaluator and the ratings.
         name: Folder of the evaluator inside `evaluators`; by default the one in use.
         options: Held-out files, maker of the ratings, and groups.
 
@@ -76,13 +80,13 @@ def card_of(project: Project, name: str | None = None, options: CardOptions | No
     return card
 
 
-def _same_fit(project: Project, evaluator: Evaluator) -> Fitted:
+def _same_fit(project: Workspace, evaluator: Evaluator) -> Fitted:
     """Fit the evaluator again from stored answers, and check that the result is the saved one.
 
     Raises:
         BadInput: Ratings or evidence were changed since it was saved, or it has no held-out ratings.
     """
-    fitted = project.fit_offline(evaluator.name, bool(evaluator.other_questions))
+    fitted = fit_offline(project, evaluator.name, bool(evaluator.other_questions))
     if fitted.held_out is None or evaluator.held_out is None:
         raise BadInput(
             f"{evaluator.name} was fitted without held-out ratings, so its agreement with people is unknown; import "
@@ -118,7 +122,7 @@ def _test(store: Store, found: Compared, is_set: bool) -> Row:
 
 
 def _card(
-    project: Project,
+    project: Workspace,
     evaluator: Evaluator,
     found: Compared,
     test: Row,
@@ -183,7 +187,7 @@ def _question(question: Question, rubric: Rubric) -> Row:
                 rubric=rubric.name, rubric_hash=rubric.hash)  # fmt: skip
 
 
-def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Project) -> Row:
+def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Workspace) -> Row:
     """Return the provenance of the ratings.
 
     Raises:
@@ -260,84 +264,7 @@ def _limits(labels: Row, test: Row, fitted: Fitted | None) -> list[str]:
     return [*limits, *(fitted.cautions if fitted else ())]
 
 
-# --- gate -----------------------------------------------------------------------------------------------------------
-
-
-def gate_checks(
-    project: Project,
-    min_agreement: float | None = None,
-    min_mean: float | None = None,
-    max_unscored: float = 0.0,
-    min_within: float | None = None,
-    training: bool = False,
-    card: str | Path | None = None,
-    require_refit: bool = False,
-    allow_unproven: bool = False,
-) -> list[Check]:
-    """Check the verdict and the conditions of a gate, with the arguments and errors of `Project.gate`."""
-    question = project.question
-    scale = question.scale if question.scale.is_ordered and not question.compares else None
-    required = None if card is None else AgreementCard.read(card)
-    checks = [] if required is None else check_card(project, required, min_agreement, min_within)
-    if require_refit:
-        reason = refit_note(project.store, project.folder())
-        checks.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
-    if required is not None:
-        min_agreement = min_within = None
-    has_more = not checks or (min_agreement, min_within, min_mean) != (None, None, None)
-    if has_more:
-        checks += check_gate(
-            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
-        )
-    if required is not None and required.subject.kind == "evaluator":
-        name = required.subject.name
-        verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}
-    elif required is not None and not has_more and not require_refit:
-        return checks  # they are about the judge of a table, and no evaluator is involved
-    else:
-        name, verdict = project.folder().name, verdict_in_use(project, project.folder())
-    return verdict_checks(name, verdict, min_mean is not None, allow_unproven) + checks
-
-
-def check_card(
-    project: Project, card: AgreementCard, min_agreement: float | None, min_within: float | None
-) -> list[Check]:
-    """Check that the project still matches a card, and that the card's lower bounds reach the minimums.
-
-    Args:
-        project: Project with the evaluator in use.
-        card: The card.
-        min_agreement: Minimum of the lower bound of r with people.
-        min_within: As `min_agreement`, for r within annotators.
-
-    Raises:
-        BadInput: The card is about the judge of a table, or the evaluator does not exist.
-    """
-    check_limits(min_agreement, min_within)
-    minimums = {"agreement": min_agreement, "within": min_within}
-    checks = [_bound(name, minimum, card) for name, minimum in minimums.items() if minimum is not None]
-    if card.subject.kind != "evaluator":
-        return [Check(TABLE_CARD, 1.0, 1.0, words="unchanged"), *checks]
-    drift = card.drift(_present(project, card))
-    parts = ("evaluator", "question", "scale", "rubric", "judge model", "labels")
-    matched = [
-        Check(f"{part} of the card", 1.0, None if part in drift else 1.0, reason=drift.get(part, ""), words="unchanged")
-        for part in parts
-    ]
-    moved = [row["feature"] for row in latest_drift(project.store, project.config.synthetic) if row["is_shifted"]]
-    if moved:
-        reason = f"the latest scored conversations differ from those of the card: {', '.join(moved[:3])}"
-        matched.append(Check("conversations of the card", 1.0, None, reason=reason))
-    return [*matched, *checks]
-
-
-def _bound(name: str, minimum: float, card: AgreementCard) -> Check:
-    low = card.lower_bounds[name]
-    words = "r with people" if name == "agreement" else "r with people within annotators"
-    return Check(f"{words} on the card, lower bound", minimum, low)
-
-
-def _present(project: Project, card: AgreementCard) -> AgreementCard:
+def present_card(project: Workspace, card: AgreementCard) -> AgreementCard:
     """Return the card with the identity of the present evaluator, rubric, models and ratings."""
     evaluator = project.load(project.folder())
     question = project.rubric.get(evaluator.question.id) or evaluator.question
