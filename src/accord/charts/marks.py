@@ -1,4 +1,4 @@
-"""Marks: interval plot, bar chart, column chart, line chart, histogram, share bars, legend.
+"""Charts with positions in pixels, which are also saved as files: intervals, bars, columns, lines, histogram, shares.
 
 Every chart has a title, and a description with its numbers for screen readers. The color of a mark is the class of
 its kind: `people`, `model`, `neutral`, `flagged`, or a series from `s0` to `s9`.
@@ -258,67 +258,6 @@ def legend(names: Sequence[str]) -> Markup:
     """Draw a legend of the series `s0`, `s1` and so on, shared by several charts."""
     parts, width, _ = draw_legend([(name, f"s{number % 10}") for number, name in enumerate(names)], 1200)
     return svg_of("".join(parts), math.ceil(width), 20, role="img", aria_label="Colors: " + ", ".join(names))
-
-
-def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
-    """Draw a table with a row per estimate: its name, its interval on a common axis, its number, its interval in words.
-
-    The chart and the table are one, so no number stands twice. The axis has lines and numbers at its ticks.
-    """
-    numbers = [end for row in rows for end in _ends(row.estimate)]
-    low, high = domain_of(numbers, axis)
-    places = ticks(low, high, 4)
-    lines = [(place - low) / (high - low) for place in places]
-    has_words = any(row.words for row in rows)
-    body = "".join(_range_row(row, lines, low, high, has_words) for row in rows)
-    numbered = "".join(
-        tag(
-            "text", format_number(place, axis.is_share), class_="tick", x=f"{100 * at:.1f}%", y=12, text_anchor="middle"
-        )
-        for place, at in zip(places, lines, strict=True)
-    )
-    scale = tag("svg", numbered, class_="chart range", width="100%", height=16, aria_hidden="true")
-    empty, more = "<td></td>", "<td></td>" * (2 + has_words)
-    foot = tag("tr", f"{empty}{tag('td', scale, class_='plot')}{more}", class_="axis", aria_hidden="true")
-    head = tag("caption", escape_text(title), class_="visually-hidden")
-    return Markup(tag("table", f"{head}{tag('tbody', body + foot)}", class_="ranges"))
-
-
-def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float, has_words: bool = False) -> str:
-    def at(value: float) -> str:
-        return f"{100 * min(max((value - low) / (high - low), 0.0), 1.0):.1f}%"
-
-    parts = [
-        tag("line", class_="grid", x1=f"{100 * line:.1f}%", x2=f"{100 * line:.1f}%", y1=0, y2=22) for line in lines
-    ]
-    value, ends = row.estimate.value, _ends(row.estimate)
-    if value is not None:
-        parts.append(
-            tag(
-                "line",
-                class_=f"line {row.kind}",
-                x1=at(ends[0]),
-                x2=at(ends[-1]),
-                y1=11,
-                y2=11,
-                stroke_width=4,
-                stroke_linecap="round",
-            )
-        )
-        parts.append(tag("circle", class_=f"point {row.kind}", cx=at(value), cy=11, r=6))
-    plot = tag("svg", "".join(parts), class_="chart range", width="100%", height=22, aria_hidden="true")
-    label = escape_text(row.label)
-    name = tag("a", label, href=row.href) if row.href else label
-    has_interval = row.estimate.low is not None and row.estimate.high is not None
-    interval = f"{row.estimate.low:.2f} – {row.estimate.high:.2f}".replace("-", "−") if has_interval else ""
-    is_whole = value is not None and not has_interval and value == round(value)  # such as the rating of a person
-    number = "–" if value is None else f"{value:.{0 if is_whole else 2}f}".replace("-", "−")
-    cells = [
-        tag("th", tag("span", name, dir="auto", title=row.label), scope="row"), tag("td", plot, class_="plot"),
-        f'<td class="num">{tag("b", number)}</td>', f'<td class="soft">{interval}</td>',
-    ]  # fmt: skip
-    cells += [tag("td", escape_text(row.words), class_="word")] if has_words else []
-    return tag("tr", "".join(cells))
 
 
 def _draw_line(line: ChartLine, area: PlotArea) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartRow, Guide, histogram, interval_plot, legend, style_with_font
+from accord.charts import Axis, ChartRow, Guide, histogram, icon, key, legend, row_chart, style_with_font
 from accord.edges import page_text, redact
 from accord.results import Charts, Figure, Histogram, Points, Section, figure_html, number, percent, section_html
 
@@ -68,7 +68,7 @@ def render_page(name: str, values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(term=term, terms=TERMS, show=show_section, figure=show_figure)
+    environment.globals.update(term=term, terms=TERMS, show=show_section, figure=show_figure, icon=icon, key=key)
     environment.filters.update(number=number, percent=percent, legend=legend)
     return redact(environment.get_template(name).render(style=style_with_font(), **values))
 
@@ -86,7 +86,7 @@ def show_figure(figure: Figure) -> Markup:
 def draw_charts(part: Charts) -> Markup:
     """Return the charts of a section in one row, with their captions and the legend."""
     figures = Markup("").join(
-        Markup('<figure tabindex="0"><figcaption>{}</figcaption>{}</figure>').format(chart.caption, _drawn(chart))
+        Markup("<figure><figcaption>{}</figcaption>{}</figure>").format(chart.caption, _drawn(chart))
         for chart in part.charts
     )
     return Markup('{}<div class="charts">{}</div>').format(legend(part.legend) if part.legend else "", figures)
@@ -94,10 +94,8 @@ def draw_charts(part: Charts) -> Markup:
 
 def _drawn(chart: Points | Histogram) -> Markup:
     if isinstance(chart, Points):
-        rows = [
-            ChartRow(point.name, point.figure, "flagged" if point.is_flagged else "people") for point in chart.points
-        ]
-        return interval_plot(rows, Axis(chart.axis), chart.caption, 0.0)
+        rows = [ChartRow(point.name, point.figure, "tool" if point.is_flagged else "people") for point in chart.points]
+        return row_chart(rows, Axis(chart.axis), chart.caption, is_signed=True)
     threshold = [] if chart.at is None else [Guide(chart.at, is_solid=True)]
     window = [Guide(end) for end in chart.window if end is not None]
     return histogram(chart.groups, Axis(chart.axis), Axis(chart.counted, low=0), chart.caption, threshold + window)

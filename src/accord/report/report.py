@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,7 +15,8 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.board import new_scores_section
-from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, column_chart, legend, line_chart, row_chart, scatter
+from accord.decisions import NEAR_PEOPLE
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
@@ -47,7 +48,7 @@ from accord.results import (
 from accord.scoring import latest, latest_drift
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
-from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
+from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, R_NEW, Comparison
 from accord.values import Conversation, Estimate, Question, Rubric, Target
 from accord.version import __version__
 
@@ -63,6 +64,13 @@ SYSTEMS = {
     "judges-median": "median of all judges", "judges-weighted": "weighted mean of all judges",
 }  # fmt: skip
 """Names of baselines in the report."""
+ERRORS = {
+    "constant_error": "Constant guess", "column_error": "Best single feature", "judge_error": "Judge alone",
+    "error": "Evaluator", "people_error": "Another person",
+}  # fmt: skip
+"""Names of the errors in the first picture, by key of the ledger, from top to bottom."""
+FEWEST_POINTS, MAX_POINTS = 5, 2000
+"""Numbers of texts in the picture of people against scores."""
 OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
@@ -166,7 +174,7 @@ def content(
         date=f"{(today := date.today()).day} {today:%B %Y}",
         about=about,
         cautions=[line for line in dict.fromkeys([*insights.cautions, *fitted.cautions]) if line not in of_sources],
-        agreement_charts=[chart for chart in (_error_chart(tried), _correlation_chart(tried)) if chart],
+        charts=_charts(tried),
         names=SYSTEMS,
         habits=_habits(found),
         reliability=reliability(insights),
@@ -226,40 +234,83 @@ def _agreement(tried: Compared) -> Section:
     return replace(short_section(tried.comparison, figures.ledger, default, is_report=True), lead=lead)
 
 
-def _error_chart(tried: Compared) -> Markup:
-    """Draw the error of each evaluator, with the constant and other people as lines."""
-    found, figures = tried.comparison, tried.verdict.figures
-    statistic = NEW if found.results[0].values.get(NEW) is not None else "rmse"
-    lines = [("other people", figures.people), ("constant guess", figures.constant)]
-    return _dots(found, lambda row: row.estimates[statistic], lines, "RMSE in points (lower is better)")
+def _charts(tried: Compared) -> Values:
+    """Return the pictures of the report: errors, versions, list of low-rated conversations, people against scores."""
+    ledger, figures = tried.verdict.figures.ledger, tried.verdict.figures
+    kinds = {"error": "tool", "people_error": "people"}
+    rows = [
+        ChartRow(label, ledger[name].estimate, kinds.get(name, "neutral"))
+        for name, label in ERRORS.items() if name in ledger
+    ]  # fmt: skip
+    limit = None if "people_error" not in ledger else NEAR_PEOPLE * (ledger["people_error"].value or 0.0)
+    zone = None if limit is None else (None, limit)
+    values: Values = {
+        "errors": row_chart(rows, Axis("points"), "Error of one score", zone=zone) if rows else Markup(""),
+        "limit": "" if limit is None else f"{limit:.2f}",
+        "correlation": _correlation_chart(tried),
+        "versions": None, "versions_note": "", "found": None, "found_of": "", "cloud": None, "r": "",
+    }  # fmt: skip
+    if (gap := figures.versions) is not None:
+        part = f"{gap.first} − {gap.second}"
+        names = {"people_difference": ("by people", "people"), "score_difference": ("by scores", "tool"),
+                 "difference_gap": ("scores − people", "neutral")}  # fmt: skip
+        drawn = [
+            ChartRow(label, ledger[f"{name}:{part}"].estimate, kind)
+            for name, (label, kind) in names.items()
+            if f"{name}:{part}" in ledger
+        ]
+        about = ledger[f"people_difference:{part}"].about
+        values["versions"] = row_chart(drawn, Axis(), f"Difference {part}", is_signed=True)
+        values["versions_note"] = f"{part}: {about}; scores are held out. Lines: 95% intervals over conversations."
+    if figures.found is not None and figures.found.curve:
+        found = figures.found
+        places, counts_found = zip(*((0, 0), *found.curve), strict=True)
+        line = ChartLine(places, counts_found)
+        chance = ChartLine(
+            [0, found.texts], [0, found.bad], kind="neutral", name="by chance", is_dashed=True, draws="line"
+        )
+        at = ChartLine([found.read], [found.found.value or 0.0], draws="points",
+                       name=f"{found.found.value:.0f} of {found.bad}")  # fmt: skip
+        x = Axis("conversations read, lowest score first", 0, found.texts)
+        values["found"] = scatter([line, chance, at], x, Axis("found", 0, found.bad), "Bad conversations found")
+        values["found_of"] = f"of {found.bad} rated {found.cut:.3g} or less"
+    values |= _cloud(tried)
+    return values
+
+
+def _cloud(tried: Compared) -> Values:
+    """Draw the mean rating of each text against its held-out score."""
+    found = tried.comparison
+    rated, scores = found.ratings, np.asarray(found.systems[0].new_value, dtype=float)
+    means: dict[object, list[tuple[float, float]]] = {}
+    for row in np.flatnonzero(np.isfinite(scores)).tolist():
+        means.setdefault(rated.labels[row].target, []).append((float(scores[row]), float(rated.value[row])))
+    points = [tuple(np.mean(pairs, axis=0)) for pairs in list(means.values())[:MAX_POINTS]]
+    if len(points) < FEWEST_POINTS:
+        return {}
+    xs, ys = zip(*points, strict=True)
+    low, high = float(rated.options[0]), float(rated.options[-1])
+    line = ChartLine(xs, ys, draws="points")
+    chart = scatter([line], Axis("score, held out", low, high), Axis("mean of people", low, high),
+                    "People against scores", has_diagonal=True)  # fmt: skip
+    ledger = tried.verdict.figures.ledger
+    return {"cloud": chart, "r": ledger["r"].short if "r" in ledger else ""}
 
 
 def _correlation_chart(tried: Compared) -> Markup:
-    """Draw the correlation of each evaluator with people, with chance and other people as lines."""
-    figures = tried.verdict.figures
+    """Draw the correlation of each row of the comparison with people, next to other people."""
+    figures, found = tried.verdict.figures, tried.comparison
     within = " within annotators" if figures.is_within else ""
-    lines = [("chance", 0.0), ("other people", figures.people_r.value)]
-
-    def r_of(row: EvaluatorMetrics) -> Estimate:
-        return row.estimates[R_NEW]
-
-    return _dots(tried.comparison, r_of, lines, f"r{within} (higher is better)")
-
-
-def _dots(
-    found: Comparison,
-    estimate_of: Callable[[EvaluatorMetrics], Estimate],
-    lines: Sequence[tuple[str, float | None]],
-    title: str,
-) -> Markup:
     rows = [
-        ChartRow(shown_name(line.evaluator, place), estimate, "neutral" if place else "model")
+        ChartRow(shown_name(line.evaluator, place), estimate, "neutral" if place else "tool")
         for place, line in enumerate(found.results)
         if (line.evaluator not in (CONSTANT, "random") or place == 0)
-        and (estimate := estimate_of(line)).value is not None and estimate.low is not None
+        and (estimate := line.estimates[R_NEW]).value is not None and estimate.low is not None
     ]  # fmt: skip
-    guides = [Guide(at, f"{name} {at:.2f}" if at else name) for name, at in lines if at is not None]
-    return interval_plot(rows, Axis(title), title, guides=guides) if rows else Markup("")
+    if figures.people_r.value is not None:
+        rows.append(ChartRow("another person", figures.people_r, "people"))
+    title = f"r{within} (higher is better)"
+    return row_chart(rows, Axis(title), title, is_signed=False) if rows else Markup("")
 
 
 def _habits(found: Comparison) -> Values:
@@ -345,6 +396,7 @@ def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
         "remarks": evaluator.head.remarks(),
         "reach": None,
         "chart": None,
+        "finding": _largest(described.get("reach") or described.get("weights") or {}, rubric),
     }
     if "reach" in described:
         axis = Axis("between its worst and best value, in units of the scale")
@@ -357,6 +409,12 @@ def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
         ((name, a["labels"], a["level"]) for name, a in described["annotators"].items()), key=lambda line: -line[2]
     )
     return {**values, "chart": chart, "variance": _variance_shares(described), "levels": levels}
+
+
+def _largest(effects: Mapping[str, float], rubric: Rubric, count: int = 3) -> str:
+    """Return the largest effects in words; empty without any."""
+    texts, ordered = _question_names(rubric), sorted(effects.items(), key=lambda pair: -abs(pair[1]))[:count]
+    return ", ".join(f"{texts.get(name, name)} {effect:+.2f}".replace("-", "−") for name, effect in ordered)
 
 
 def _question_names(rubric: Rubric) -> dict[str, str]:
@@ -372,10 +430,10 @@ def _effects(effects: Mapping[str, float], axis: Axis, rubric: Rubric) -> Markup
     texts = _question_names(rubric)
     ordered = sorted(effects.items(), key=lambda pair: -pair[1])
     rows = [
-        ChartRow(texts.get(name, name), Estimate(effect), "model" if effect > 0 else "flagged")
+        ChartRow(texts.get(name, name), Estimate(effect), "tool" if effect > 0 else "neutral")
         for name, effect in ordered
     ]
-    return bar_chart(rows, axis, "Effect of each feature")
+    return row_chart(rows, axis, "Effect of each feature", is_bars=True)
 
 
 def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -476,7 +534,7 @@ def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
     if not points:
         return None
     first, axis = insights.importance[0], Axis("rise of the main answer")
-    chart = interval_plot(points, axis, "Importance of the questions", 0.0)
+    chart = row_chart(points, axis, "Importance of the questions", is_signed=True)
     rows = [
         (names.get(one.question, one.question), texts.get(one.question, ""), one.estimate, one.labels)
         for one in insights.importance
@@ -509,7 +567,7 @@ def _curve(insights: Insights, statistic: str, title: str) -> Markup:
         return Markup("")
     labels, values, low, high = zip(*points, strict=True)
     line = ChartLine(labels, values, low, high, draws="line points")
-    return line_chart([line], Axis("labels learned from"), Axis(title), f"Learning curve: {title}")
+    return scatter([line], Axis("labels learned from"), Axis(title), f"Learning curve: {title}")
 
 
 def adaptive_curve(insights: Insights) -> Values | None:
@@ -519,7 +577,7 @@ def adaptive_curve(insights: Insights) -> Values | None:
         return None
     enough = next(most for most, value in known if value <= 1.01 * known[-1][1])
     line = ChartLine([most for most, _ in known], [value for _, value in known], draws="line points")
-    chart = line_chart([line], Axis("questions asked"), Axis("RMSE"), "Error by number of questions")
+    chart = scatter([line], Axis("questions asked"), Axis("RMSE"), "Error by number of questions")
     return {"chart": chart, "enough": enough, "all": known[-1][0]}
 
 
@@ -528,10 +586,10 @@ def drift_of(rows: Sequence[Mapping[str, Any]], rubric: Rubric) -> Values | None
     if not rows:
         return None
     bars = [
-        ChartRow(rubric.shown(row["feature"]), Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
+        ChartRow(rubric.shown(row["feature"]), Estimate(row["stability"]), "tool" if row["is_shifted"] else "neutral")
         for row in rows[:FEATURES_SHOWN]
     ]
-    chart = bar_chart(bars, Axis("population stability index"), "Drift by feature")
+    chart = row_chart(bars, Axis("population stability index"), "Drift by feature", is_bars=True)
     return {
         "chart": chart,
         "moved": [rubric.shown(row["feature"]) for row in rows if row["is_shifted"]],

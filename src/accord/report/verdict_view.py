@@ -1,16 +1,12 @@
-"""A verdict as the report and the workbench show it: steps, table of uses, next steps."""
+"""A verdict as the report shows it: title, uses, rules, next steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-
-from accord.charts import step_bar
-from accord.decisions import STEPS, uses_table
 from accord.edges import count_of
-from accord.results import Ledger, part_html
+from accord.results import Ledger
 
 Pages = Mapping[str, tuple[str, str]]
 """Page of the workbench for a command, with the text of its button, by the first words of the command."""
@@ -20,16 +16,13 @@ Verdict = Mapping[str, Any]
 
 def verdict_view(verdict: Verdict) -> dict[str, Any]:
     """Return the parts of a verdict for a template; parts that a verdict of an earlier version lacks are empty."""
-    state, names = verdict.get("state"), list(STEPS)
     uses, ledger = verdict.get("uses", ()), Ledger.from_json(verdict.get("ledger"))
     return {
         "title": verdict["title"],
         "sentence": _capital(verdict["sentence"]),
         "meaning": verdict.get("meaning") or _capital(verdict["sentence"]),
-        "steps": step_bar(list(STEPS.values()), names.index(state), "Permitted use of the scores") if state else "",
         "note": ledger["error"].about if "error" in ledger else "",
         "uses": uses,
-        "table": Markup(part_html(uses_table(uses))) if uses else "",
         "ledger": ledger,
         "rules": _rules_met(verdict.get("checks", ())),
     }

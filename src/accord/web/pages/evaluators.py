@@ -14,6 +14,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, axis_around, axis_svg, interval_svg, row_chart
+from accord.decisions import NEAR_PEOPLE
 from accord.learning import CARD
 from accord.project import fitted_evaluators, has_learned_all, other_question
 from accord.results import Figure, Ledger
@@ -129,7 +130,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
     if not drawn:
         return {"rows": found, "axis": None, "note": ""}
     axis = axis_around(drawn)
-    limit = None if "people_error" not in own else 1.1 * (own["people_error"].value or 0.0)
+    limit = None if "people_error" not in own else NEAR_PEOPLE * (own["people_error"].value or 0.0)
     for row in found:
         zone = None if limit is None else (None, limit)
         row["plot"] = (
