@@ -106,5 +106,9 @@ def colours(page: Any) -> str:
 
 
 def recolour(page: Any) -> None:
-    """Press the page's switch between light and dark."""
-    page.evaluate("document.getElementById('look').click()")
+    """Press the page's switch between light and dark, or set the other look where a page has no switch."""
+    page.evaluate("""async () => {
+        const { dataset } = document.documentElement, button = document.getElementById("look");
+        button ? button.click() : dataset.look = dataset.look === "dark" ? "light" : "dark";
+        await Promise.all(document.getAnimations().map((each) => each.finished));  // colors that change slowly
+    }""")

@@ -71,8 +71,9 @@ def rating(browser: Any, workbench: StartWorkbench, tmp_path: Path) -> RateIn:
 
 def at_item(page: Any, number: int, total: int = 12) -> None:
     """Wait until the page of an item has come, with its script."""
-    page.locator(f"label[for=progress]:text-is('{number} of {total}')").wait_for()
-    page.locator("fieldset.current").first.wait_for()
+    page.get_by_text(f"Item {number} ·").wait_for()
+    page.get_by_text(f" of {total} done").wait_for()
+    page.locator("fieldset.is-current").first.wait_for()
 
 
 def press(page: Any, *keys: str) -> None:
@@ -248,6 +249,7 @@ def test_signed_out_annotator_keeps_answers_that_others_cannot_send(rating: Rate
         at_item(other, 1)
         other.keyboard.press("2")
         state(other, "saved")
+        other.get_by_role("link", name="Home").click()
         assert [(each.by, each.value) for each in answers(bench)] == [("bob", 2)]
         other.get_by_role("button", name="Sign out").click()
         sign_in(other, bench.keys["ann"], "ann")
@@ -272,12 +274,12 @@ def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, rating: RateI
         ann.get_by_text("others have answered it, and your text stays here").first.wait_for()
         ann.goto("/rate/look")
         state(ann, "1 refused and saved in this browser")
-        assert "What I think of it" in ann.locator(".caution").inner_text()
+        assert "What I think of it" in ann.locator("#questions .notice").inner_text()
         ann.get_by_role("button", name="Discard").click()
         ann.reload()
-        ann.get_by_text("2 of 11").wait_for()
-        ann.locator("fieldset.current").wait_for()
-        assert not ann.locator(".caution").count() and ann.evaluate("localStorage.length") == 0
+        ann.get_by_text("Item 2 ·").wait_for()
+        ann.locator("fieldset.is-current").wait_for()
+        assert not ann.locator("#questions .notice").count() and ann.evaluate("localStorage.length") == 0
         assert [each.by for each in answers(bench)] == ["bob"]
 
 
@@ -318,8 +320,8 @@ def test_each_item_gets_exactly_two_annotators(browser: Any, rating: RateIn) -> 
 def test_back_undo_comments_and_history(rating: RateIn) -> None:
     with rating(hide_numbers=True) as (bench, page):
         at_item(page, 1)
-        assert page.locator("fieldset kbd").all_inner_texts() == ["n", "c"]
-        assert page.locator("fieldset b").first.inner_text() == "Poor."
+        assert page.locator("fieldset kbd").all_inner_texts() == ["n"]
+        assert page.locator("fieldset label").first.inner_text() == "Poor."
         press(page, "2", "4", "u")
         state(page, "saved")
         assert page.locator("input[value='2']").is_checked()
@@ -377,9 +379,11 @@ def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(rating: RateIn) -> Non
         )
         page.goto("/rate/look")
         at_item(page, 1, 1)
-        a, b = (page.locator(".transcript").nth(side).bounding_box() for side in (0, 1))
+        a, b = (page.locator(".talk").nth(side).bounding_box() for side in (0, 1))
         assert a["y"] == b["y"] and a["x"] + a["width"] <= b["x"]
-        assert [each.strip() for each in page.locator(".scale b").all_inner_texts()] == ["A", "Tie", "B"]
+        assert [each.strip() for each in page.locator(".scale label:not(.na)").all_text_contents()] == [
+            "A the first", "Tie about the same", "B the second",
+        ]  # fmt: skip
         page.keyboard.press("b")
         state(page, "saved")
         page.keyboard.press("Enter")
@@ -443,9 +447,9 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(ra
         page.locator("[data-turn] mark").wait_for(state="detached")
         press(page, "2", "Enter")
         page.get_by_text("Step 2 of 2").wait_for()
-        page.locator("fieldset.current").wait_for()
+        page.locator("fieldset.is-current").wait_for()
         assert page.locator("mark.found").inner_text() == "sunny" and "Says too much" in page.content()
-        assert page.get_by_text("1 document").count() == 1 and "Fair." in page.locator(".box dd").first.inner_text()
+        assert page.get_by_text("1 document").count() == 1 and "Fair." in page.locator("#questions dd").first.inner_text()
         said = page.content() + page.evaluate("async () => (await fetch(location.pathname + '.json')).text()")
         assert "secret-model" not in said and "OVERALL-COMMENT" not in said
         press(page, "4", "Enter")
@@ -488,7 +492,7 @@ def test_without_script_a_study_is_rated_whole(browser: Any, rating: RateIn) -> 
         page.get_by_role("button", name="Remove").click()
         assert not page.locator("[data-turn] mark").count()
         save.click()
-        page.get_by_text("2 of 2").wait_for()
+        page.get_by_text("1 of 2 done").wait_for()
         page.get_by_role("button", name="Skip this item").click()
         page.get_by_label("Reason.").fill("no idea")
         page.get_by_role("button", name="Skip", exact=True).click()
@@ -535,7 +539,7 @@ def test_axe_finds_nothing_on_any_page(rating_issues: RateIn) -> None:
 
 def test_the_switch_of_light_and_dark_is_remembered(browser: Any, workbench: StartWorkbench) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
-    dark, light = "rgb(14, 17, 22)", "rgb(246, 247, 249)"
+    dark, light = "rgb(17, 17, 19)", "rgb(249, 249, 251)"
     with tab(browser, workbench().port, color_scheme="dark") as page:
         page.goto("/")
         assert page.evaluate(colour) == dark

@@ -294,10 +294,13 @@ def assert_held(chart: str | None, estimates: list[Any]) -> None:
     known = [each for each in estimates if each.value is not None]
     if chart is None or not known:
         return
-    ticks = re.findall(r'<text x="([\d.]+)" y="\d+" class="tick"[^>]*>([^<]+)', chart)
+    ticks = re.findall(r'<text x="([\d.]+)%?" y="\d+" (?:class="tick"|text-anchor)[^>]*>([^<]+)', chart)
     (first, low), *_, (last, high) = [(float(x), float(text.replace("\u2212", "-"))) for x, text in ticks]
     ends = [(each.value, each.value) if each.low is None else (each.low, each.high) for each in known]
-    dots, lines = re.findall(r'cx="([\d.]+)"', chart), re.findall(r'class="line" x1="([\d.]+)" x2="([\d.]+)"', chart)
+    dots, lines = (
+        re.findall(r'cx="([\d.]+)', chart),
+        re.findall(r'class="(?:line|ci \w+)" x1="([\d.]+)%?" x2="([\d.]+)', chart),
+    )
     drawn = {float(x) for x in [*dots, *(x for line in lines for x in line)]}
     numbers = [*(each.value for each in known), *(end for pair in ends for end in pair)]
     places = [first + (last - first) * (number - low) / (high - low) for number in numbers]

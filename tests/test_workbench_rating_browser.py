@@ -46,8 +46,8 @@ def rating(browser: Any, workbench: StartWorkbench, tmp_path: Path) -> OpenItem:
 
 def at_item(page: Any, number: int) -> None:
     """Wait until the page of an item has come, with its script."""
-    page.locator(f"label[for=progress]:text-is('{number} of 12')").wait_for()
-    page.locator("fieldset.current").first.wait_for()
+    page.get_by_text(f"Item {number} ·").wait_for()
+    page.locator("fieldset.is-current").first.wait_for()
 
 
 def press(page: Any, *keys: Any) -> None:
@@ -172,76 +172,90 @@ def test_a_refused_answer_does_not_hold_the_others_of_its_request(rating: OpenIt
         page.reload()
         page.locator("#state:text-is('2 refused and saved in this browser')").wait_for()
         assert saved(bench) == {"a": 2, "b": 2}
-        assert page.locator(".caution").count() == 2
+        assert page.locator("#questions .notice").count() == 2
 
 
 def test_four_questions_and_the_button_fit_one_screen(rating: OpenItem) -> None:
     with rating("abcd", viewport={"width": 1440, "height": 900}) as (_, page):
-        boxes = [each.bounding_box() for each in page.locator("fieldset, .go").all()]
+        boxes = [each.bounding_box() for each in page.locator("fieldset, .dock").all()]
         assert len(boxes) == 5 and all(box["y"] + box["height"] <= 900 for box in boxes)
         rows = [
             {each.bounding_box()["y"] for each in row.locator("label").all()} for row in page.locator(".scale").all()
         ]
         assert [len(row) for row in rows] == [1] * 4
-        frame = page.locator("fieldset.current")
-        edge = "(each) => getComputedStyle(each).borderTopColor === getComputedStyle(each).borderBottomColor"
-        assert frame.count() == 1 and frame.evaluate(edge)
+        assert page.locator("fieldset.is-current").count() == 1
 
 
-def test_long_questions_of_a_rubric_fit_one_screen_and_are_whole_while_they_are_answered(
-    browser: Any, workbench: StartWorkbench
-) -> None:
+def test_long_questions_are_whole_above_a_button_that_stays(browser: Any, workbench: StartWorkbench) -> None:
     bench = workbench(rubric="llm-rubric", items={"ids": ["one"]}, stages=[{"questions": NINE}])
     turns = (Turn("user", "How long can I return it?"), Turn("assistant", "For 45 days [1]."))
     bench.store.add_conversations([Conversation("one", turns, (Document("You can return it for 45 days."),))])
     with tab(browser, bench.port, viewport={"width": 1440, "height": 900}) as page:
         page.goto("/rate/look")
-        page.locator("fieldset.current").wait_for()
-        assert page.locator("#asked").inner_text() == "Question 1 of 9"
-        assert page.locator("#progress").get_attribute("value") == "1", "as the words beside it"
-        foot = page.locator(".go").bounding_box()
-        assert foot["y"] + foot["height"] <= 895 and foot["height"] < 60, "one row, above the edge"
-        cards = [each.bounding_box() for each in page.locator("fieldset").all()[:4]]
-        assert all(box["y"] + box["height"] <= foot["y"] for box in cards)
-        cut = "(all) => all.map((each) => each.scrollHeight > each.clientHeight + 1)"
-        assert page.locator(".wording").evaluate_all(cut)[:3] == [False, True, True]
-        four, likely = (
-            page.locator("fieldset.current b:text-is('4')").locator("xpath=../.."),
-            page.get_by_text("Likely", exact=True),
-        )
-        box, text = four.bounding_box(), likely.bounding_box()
-        assert text["x"] >= box["x"] - 1 and text["x"] + text["width"] <= box["x"] + box["width"] + 1
-        assert page.locator("fieldset .folds kbd:visible").count() == 1
+        at_item(page, 1)
+        assert page.locator("#progress").get_attribute("value") == "0", "as the words beside it: what is done"
+        page.get_by_text("0 of 1 done").wait_for()
+        page.get_by_text("Item 1 · 2 messages · you see no score and no other person’s rating").wait_for()
+        foot = page.locator(".dock").bounding_box()
+        assert foot["y"] + foot["height"] <= 900 and foot["height"] < 64, "one row, above the edge"
+        cut = "(all) => all.filter((each) => each.scrollHeight > each.clientHeight + 1).length"
+        assert page.locator(".wording").count() == 9 and page.locator(".wording").evaluate_all(cut) == 0
+        scale, likely = page.locator(".scale").first.bounding_box(), page.get_by_text("Likely", exact=False).last
+        assert page.locator(".ends").first.inner_text().split("\n")[0] == "1 Unlikely"
+        assert likely.bounding_box()["x"] + likely.bounding_box()["width"] <= scale["x"] + scale["width"]
         press(page, 4)
-        assert page.locator(".wording").evaluate_all(cut)[:2] == [True, False]
-        page.locator("[name='value.Q3'][value='2']").locator("xpath=..").click()  # it unfolds after the click
+        page.locator("[name='value.Q3'][value='2']").locator("xpath=..").click()
         assert page.locator("[name='value.Q3']:checked").input_value() == "2"
-        assert page.locator("fieldset.current").get_attribute("name") == "Q3"
+        assert page.locator("fieldset.is-current").get_attribute("name") == "Q3"
+        assert page.locator("#answered").inner_text() == "2 of 9"
         assert not faults(page, [LIGHT, ("dark", 1440)])
-    with tab(browser, bench.port, viewport={"width": 1440, "height": 900}, java_script_enabled=False) as page:
+
+
+def test_save_is_off_until_all_are_answered_and_forty_questions_keep_one_row_of_buttons(
+    browser: Any, workbench: StartWorkbench, tmp_path: Path
+) -> None:
+    lines = "".join(f"  - {{id: q{n}, text: 'Question {n}?', options: [1, 2, 3, 4]}}\n" for n in range(40))
+    (tmp_path / "forty.yaml").write_text(f"name: forty\nmain: q0\nquestions:\n{lines}", encoding="utf-8")
+    bench = workbench(rubric=f"{tmp_path}/forty.yaml")
+    with tab(browser, bench.port, viewport={"width": 1440, "height": 900}) as page:
         page.goto("/rate/look")
-        page.locator("noscript summary:text-is('Whole question')").first.click()
-        assert page.locator("noscript p").first.is_visible()
+        at_item(page, 1)
+        save = page.get_by_role("button", name="Save and next")
+        buttons = [each for each in page.locator(".dock button").all() if each.is_visible()]
+        boxes = [each.bounding_box() for each in buttons]
+        assert [each.inner_text().split()[0] for each in buttons] == ["Save", "Undo", "Skip", "Comment"]
+        middles = {round(box["y"] + box["height"] / 2) for box in boxes}
+        edge = page.locator("#questions").bounding_box()
+        assert len(middles) == 1 and max(box["x"] + box["width"] for box in boxes) < edge["x"] + edge["width"] - 12
+        press(page, *[1] * 39)
+        assert save.is_disabled()
+        press(page, 1)
+        assert save.is_enabled()
+        save.click()
+        at_item(page, 2)
+        page.get_by_text("1 of 12 done").wait_for()
+    with tab(browser, bench.port, java_script_enabled=False) as page:
+        page.goto("/rate/look")
+        assert page.get_by_role("button", name="Save and next").is_enabled(), "without scripts the server answers"
 
 
-def test_a_phone_cuts_the_wording_and_unfolds_it(browser: Any, workbench: StartWorkbench) -> None:
+def test_a_phone_shows_the_whole_wording_in_a_sheet(browser: Any, workbench: StartWorkbench) -> None:
     bench = workbench(rubric="llm-rubric", stages=[{"questions": NINE}])
     with tab(browser, bench.port, viewport={"width": 390, "height": 800}) as page:
         page.goto("/rate/look")
         at_item(page, 1)
-        assert page.locator(".questions").bounding_box()["height"] <= 320
+        sheet = page.locator(".sheet").bounding_box()
+        assert sheet["height"] <= 400 and sheet["y"] + sheet["height"] == pytest.approx(800, abs=1)
         for name in ("Previous question", "Next question"):
             box = page.get_by_label(name).bounding_box()
             assert min(box["width"], box["height"]) >= 44
-        guide = page.get_by_role("button", name="Guidelines").bounding_box()
-        assert guide["x"] + guide["width"] == pytest.approx(374, abs=2)
-        whole, wording = page.locator("fieldset.current [data-whole]"), page.locator("fieldset.current .wording")
-        before = wording.bounding_box()["height"]
-        whole.click()
-        assert wording.bounding_box()["height"] > before and whole.get_attribute("aria-expanded") == "true"
+        wording = page.locator("fieldset.is-current .wording")
+        assert wording.evaluate("(each) => each.scrollHeight <= each.clientHeight + 1")
         assert not faults(page, [PHONE, ("dark", 320)])
-        whole.click()
-        assert wording.bounding_box()["height"] == before
+    with tab(browser, bench.port, viewport={"width": 390, "height": 800}, java_script_enabled=False) as page:
+        page.goto("/rate/look")
+        assert page.locator("fieldset:visible").count() == 5, "without scripts all questions follow the conversation"
+        assert page.locator(".dock").bounding_box()["y"] > 800
 
 
 def test_a_phone_asks_one_question_at_a_time_below_the_conversation(rating: OpenItem) -> None:
@@ -252,18 +266,18 @@ def test_a_phone_asks_one_question_at_a_time_below_the_conversation(rating: Open
         page.get_by_text("Question 2 of 3").wait_for()
         save, onward = page.get_by_role("button", name="Save and next item"), page.locator("#onward")
         assert onward.bounding_box()["y"] > 650 and not save.is_visible(), "the thumb reaches it"
-        onward.click()
-        assert page.locator("fieldset:visible").get_attribute("name") == "share" and not onward.is_visible()
-        save.click()
-        assert page.locator("fieldset:visible").get_attribute("name") == "b", "the first question without an answer"
-        page.get_by_text("Not answered yet").first.wait_for()
-        page.get_by_role("button", name="Previous question").click()
-        assert page.locator("fieldset:visible").get_attribute("name") == "a"
+        assert onward.is_disabled(), "the question has no answer"
         page.get_by_label("Next question").click()
-        page.locator("[name='value.b'][value='1']").check()
-        page.get_by_text("Question 3 of 3").wait_for()
+        assert page.locator("fieldset:visible").get_attribute("name") == "share" and onward.is_disabled()
         page.get_by_label("0 to 100").fill("30")
+        onward.click()
+        assert page.locator("fieldset:visible").get_attribute("name") == "b", "the first question without an answer"
+        page.get_by_role("button", name="Previous question").click()
+        assert page.locator("fieldset:visible").get_attribute("name") == "a" and onward.is_enabled()
+        page.get_by_label("Next question").click()
         assert not faults(page, [PHONE, ("dark", 320)])
+        page.locator("[name='value.b'][value='1']").check()
+        assert save.is_enabled() and not onward.is_visible()
         save.click()
         at_item(page, 2)
         assert saved(bench) == {"a": 3, "b": 1, "share": 30.0}
@@ -277,7 +291,7 @@ def test_a_quote_across_markdown_is_part_of_the_stored_text(browser: Any, workbe
     bench.store.add_conversations([Conversation("one", (Turn("user", "How is it?"), Turn("assistant", MARKDOWN)))])
     with tab(browser, bench.port) as page:
         page.goto("/rate/look")
-        page.locator("fieldset.current").wait_for()
+        page.locator("fieldset.is-current").wait_for()
         assert page.locator("[data-turn] td").all_inner_texts() == ["Mon", "9 h"]
         page.evaluate("""() => {
             const [strong] = document.querySelectorAll('[data-turn] strong'), cell = document.querySelector('[data-turn] td');
@@ -307,7 +321,7 @@ def test_speakers_look_different_and_system_prompts_are_folded(browser: Any, wor
         page.get_by_text("System prompt").click()
         assert page.get_by_text("<b>Be brief.</b>").is_visible()
         colors = "(name) => { const { backgroundColor: back, borderLeftColor: bar } = getComputedStyle(document.querySelector(name)); return back + bar; }"
-        assert page.evaluate(colors, ".turn.user") != page.evaluate(colors, ".turn.assistant")
+        assert page.evaluate(colors, ".msg.user .text") != page.evaluate(colors, ".msg.assistant .text")
         assert not faults(page, [LIGHT, ("dark", 390)])
 
 
@@ -318,7 +332,7 @@ def test_phone_has_a_header_of_one_line_and_no_keycaps(rating: OpenItem, width: 
         page.locator("[name='value.b'][value='1']").check()
         page.get_by_role("button", name="Save and next").click()
         at_item(page, 2)
-        assert page.locator("header").bounding_box()["height"] < 80
+        assert page.locator("header.topbar").bounding_box()["height"] < 80
         assert page.get_by_role("link", name="Previous").is_visible()
         assert not any(each.is_visible() for each in page.locator("kbd").all())
         assert not faults(page, [PHONE])

@@ -168,9 +168,9 @@ def rate_ten(
         page.goto("/rate/reset-help")
         for number in range(1, 11):
             first = 1 if differs and number == 4 else 3
-            page.get_by_text(f"{number} of 10").first.wait_for()
+            page.get_by_text(f"Item {number} ·").wait_for()
             if options.get("java_script_enabled", True):
-                page.locator("fieldset.current").first.wait_for()
+                page.locator("fieldset.is-current").first.wait_for()
                 if number == 1:
                     wrong.extend(f"{page.url}: {fault}" for fault in faults(page, looks))
                     page.set_viewport_size(options["viewport"])
@@ -180,7 +180,7 @@ def rate_ten(
                 for question, value in (("helpful", first), ("polite", 1)):
                     page.locator(f"input[name='value.{question}'][value='{value}']").check()
                 page.get_by_role("button", name=re.compile("Save")).first.click()
-        page.get_by_text(re.compile("Thank|done|finished", re.IGNORECASE)).first.wait_for()
+        page.get_by_text("No items left, thank you").wait_for()
 
 
 def adjudicate(page: Any, has_script: bool, check: Callable[[Any], None]) -> None:
@@ -191,7 +191,7 @@ def adjudicate(page: Any, has_script: bool, check: Callable[[Any], None]) -> Non
     check(page)
     page.get_by_role("link", name="Discuss them").click()
     check(page)
-    assert page.locator(".votes .chip").all_inner_texts() == ["bob", "ann"]
+    assert page.locator("#settle .choice .badge").all_inner_texts() == ["bob", "ann"]
     page.get_by_label("Note (optional)").fill("What counts as helpful?")
     if has_script:
         page.locator("#settle fieldset").first.locator("input[type=radio]").first.focus()

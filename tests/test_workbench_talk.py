@@ -565,7 +565,7 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
     browser: Any, talk: StartTalk
 ) -> None:
     respond, go = in_pieces("Half of it, ", "<i>all</i> of it.")
-    last = "[...document.querySelectorAll('.turn.assistant .text')].at(-1)?.textContent"
+    last = "[...document.querySelectorAll('.msg.assistant > .text')].at(-1)?.textContent"
     is_done = "!document.querySelector('[data-state=writing]')"
     with tab(browser, talk(respond).bench.port) as page:
 
@@ -590,7 +590,7 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
         assert page.input_value("#text") == "A draft"
         page.context.set_offline(False)
         page.click("text=Send")
-        shown(f"document.querySelectorAll('.turn').length === 4 && {is_done}")
+        shown(f"document.querySelectorAll('.msg').length === 4 && {is_done}")
         assert page.input_value("#text") == ""
         page.click("text=End of conversation")
         page.wait_for_url("**/rate/chat/**")
@@ -607,7 +607,7 @@ def test_talk_pages_are_accessible(browser: Any, talk: StartTalk) -> None:
         found["empty"] = faults(page)
         page.locator("#text").fill("Hello?")
         page.get_by_role("button", name="Send").click()
-        page.locator(".turn.assistant[data-state=complete]").wait_for()
+        page.locator(".msg.assistant[data-state=complete]").wait_for()
         page.locator("#text").wait_for()
         found["said"] = faults(page)
         page.get_by_role("button", name="End of conversation").click()

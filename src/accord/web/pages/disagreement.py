@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.charts import Axis, ChartRow, interval_plot
+from accord.charts import Axis, ChartRow, row_chart
 from accord.edges import BadInput, escape_formula, one_line
 from accord.results import Figure
 from accord.store import Item
@@ -338,17 +338,16 @@ def habit_charts(
     """Draw the sources of the disagreement, and the level and the width of each annotator, on axes that hold them."""
     charts: dict[str, Markup | None] = {"parts": None, "level": None, "width": None}
     if parts is not None:
-        names = {"level": "stricter or more lenient", "width": "use of the scale", "residual": "single conversations"}
+        names = {"level": "Strictness", "width": "Use of the scale", "residual": "Conversations"}
         rows = [ChartRow(text, getattr(parts, name), "people") for name, text in names.items()]
-        charts["parts"] = interval_plot(rows, Axis("share of the disagreement", 0, 1), "Sources of the disagreement")
+        charts["parts"] = row_chart(rows, Axis("", 0, 1), "Sources of the disagreement")
     if habits:
         levels = [ChartRow(habit.person, habit.level, "people") for habit in habits]
         widths = [ChartRow(habit.person, habit.width, "people") for habit in habits]
         step = question.scale.length / 8
         ends = [end for row in levels for end in (row.estimate.value, row.estimate.low, row.estimate.high) if end]
         reach = max(math.ceil(max(map(abs, ends), default=0) / step), 1) * step
-        axis = Axis("stricter  ←  points from the others  →  more lenient", -reach, reach)
-        charts["level"] = interval_plot(levels, axis, "Stricter or more lenient than the others", 0)
-        axis = Axis("less  ←  use of the scale, others = 1  →  more", 0, 2)
-        charts["width"] = interval_plot(widths, axis, "Use of the scale compared with the others", 1)
+        axis = Axis("points", -reach, reach)
+        charts["level"] = row_chart(levels, axis, "Stricter or more lenient than the others", is_signed=True)
+        charts["width"] = row_chart(widths, Axis("", 0, 2), "Use of the scale compared with the others")
     return charts

@@ -131,7 +131,7 @@ class _RatingPages:
             template, visitor, status, study=study, view=view, form=form,
             sides=[(side, turn_views(view, side, name)) for side, name in zip(view.sides, names, strict=True)],
             questions=question_views(view, settings, history, form),
-            before=earlier_answers(view, study.rubric, settings), place=place + 1, total=total,
+            before=earlier_answers(view, study.rubric, settings), place=place + 1, finished=finished, total=total,
             predictions=study.revealed(view.assignment), earlier=ids[place - 1] if place else None,
             step=view.assignment.stage + 1, saved=saved_item(assignments, saved),
             left=time_left(assignments, total - finished),

@@ -34,10 +34,8 @@ from accord.web.transcript import MAX_SHOWN, step_content, turn_content
 SIDES = ("A", "B")
 MAX_WORDS = 160
 """Length of the user's words in lists, in characters."""
-MAX_ROW_LABEL, MAX_END_LABEL = 3, 60
+MAX_ROW_LABEL, MAX_END_MEANING = 3, 120
 """Lengths, in characters, up to which labels of options stand in one row, and meanings of the ends below it."""
-ROW_CHARACTERS = 46
-"""Number of characters of a meaning that fit below a whole row, in one line."""
 TIMED_ITEMS, MIN_TIMED_ITEMS, MIN_ITEM_SECONDS = 20, 5, 5.0
 
 
@@ -96,24 +94,19 @@ def _question_view(
 
 
 def _row_layout(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return True for options that stand in one row, and its ends.
+    """Return True for options that stand in one row, and what their numbers mean.
 
-    `ends` holds the label and the meaning of the first and the last option, unless a meaning is too long for the page.
-    `are_narrow` is True if each meaning fits below its option in two lines.
+    `ends` holds the label and the meaning of the first and the last option, unless a meaning is too long to stand below
+    the row. `has_more_meanings` is True if other options have a meaning, or the ends do not show theirs.
     """
-    count = len(options)
     ends = [(option["label"], str(option["meaning"]).strip().rstrip(".。")) for option in (options[0], options[-1])
-            ] if count > 1 else []  # fmt: skip
+            ] if len(options) > 1 else []  # fmt: skip
     meanings = [meaning for _, meaning in ends]
+    are_shown = any(meanings) and all(len(each) <= MAX_END_MEANING for each in meanings)
     return {
         "is_row": bool(options) and all(len(option["label"]) <= MAX_ROW_LABEL for option in options),
-        "ends": ends if any(meanings) and all(len(each) <= MAX_END_LABEL for each in meanings) else None,
-        "are_narrow": all(
-            len(part) * count <= ROW_CHARACTERS * lines
-            for each in meanings
-            for lines, parts in ((2, [each]), (1, each.split()))
-            for part in parts
-        ),
+        "ends": ends if are_shown else None,
+        "has_more_meanings": any(option["meaning"] for option in (options[1:-1] if are_shown else options)),
     }
 
 

@@ -1,28 +1,32 @@
-// Shortcuts of the rating page: elements declare keys (data-key).
+// Shortcuts of the rating page: elements declare keys (data-key). "Save" is off until all questions are answered.
 import { keep, recall } from "./outbox.js";
 
 const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
 const questions = () => [...form.querySelectorAll("fieldset:enabled")];
 const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // pairs of a question and its earlier choice
-const isUnanswered = (set) => !set.querySelector(":checked:not([data-key=b])") && !set.querySelector("[type=number]")?.value;
-const isPhone = matchMedia("(max-width: 40rem)"); // shows one question at a time
-const onward = document.getElementById("onward"), save = form.querySelector("[value=finish]");
+const isUnanswered = (set) => {
+  const number = set.querySelector("[type=number]");
+  return !set.querySelector(":checked:not([data-key=b])") && !(number?.value && number.checkValidity());
+};
+const isPhone = matchMedia("(max-width: 60rem)"); // shows one question at a time
+const onward = document.getElementById("onward"), save = form.querySelector("[value=finish]"), comment = document.getElementById("comment");
 let current;
 
-/** Show the button of the phone: the next question, or the item's save at the last one and when all are answered. */
+/** Switch "Save" on or off; a phone shows the next question in its place until all are answered. */
 function offer() {
-  const all = questions();
-  onward.hidden = !isPhone.matches || current === all.at(-1) || !all.some(isUnanswered);
+  const all = questions(), open = all.filter(isUnanswered).length;
+  save.disabled = open > 0;
+  document.getElementById("answered").textContent = `${all.length - open} of ${all.length}`;
+  onward.hidden = !isPhone.matches || !save.disabled;
   save.hidden = !onward.hidden;
-  const text = current.querySelector(".wording"), button = current.querySelector("[data-whole]");
-  if (text && !current.classList.contains("whole")) button.hidden = text.scrollHeight <= text.clientHeight + 1;
+  onward.disabled = isUnanswered(current);
 }
 
 function at(set, isFocused = true) {
   if (!set) return;
-  current?.classList.remove("current");
+  current?.classList.remove("is-current");
   current = set;
-  set.classList.add("current");
+  set.classList.add("is-current");
   document.getElementById("asked").textContent = `Question ${questions().indexOf(set) + 1} of ${questions().length}`;
   offer();
   if (isFocused) (chosen(set) ?? set.querySelector("input:not([type=hidden])")).focus();
@@ -37,6 +41,7 @@ function press(key) {
   const own = `[data-key="${CSS.escape(key)}"]`, number = /\d/.test(key) && current?.querySelector("[type=number]");
   const found = current?.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
   if (!found) return number?.focus?.();
+  if (found.matches("summary")) found.parentElement.hidden = false;
   found.click();
   if (!found.popoverTargetElement) (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
   if (found.checked && key !== "b" && found.closest("fieldset")) advance();
@@ -65,19 +70,15 @@ document.body.addEventListener("keydown", (event) => {
     event.preventDefault();
     if (event.repeat) return;
     if (target.type === "number" && target.value && questions().some(isUnanswered)) advance();
-    else form.requestSubmit(save);
+    else form.requestSubmit();
   }
   if (isTyping || isHeld || key.length > 1 || (target.type === "number" && /[\d.,e+-]/.test(key))) return;
   if (key !== "?" && (sheet.matches(":popover-open") || !isOn.checked)) return;
   if (moves[key] ? !moves[key]() : press(key)) event.preventDefault();
 });
-let isPressed; // a question that unfolds under a pressed mouse would move away from its click
-form.addEventListener("pointerdown", () => isPressed = true);
-for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(() => isPressed = false));
-for (const name of ["focusin", "click"]) {
-  form.addEventListener(name, ({ type, target }) => (type === "click" || !isPressed) && at(target.closest("fieldset") ?? current, false));
-}
+for (const name of ["focusin", "click"]) form.addEventListener(name, ({ target }) => at(target.closest("fieldset") ?? current, false));
 form.addEventListener("open", ({ target }) => at(target));
+form.addEventListener("input", offer);
 form.addEventListener("change", ({ target }) => {
   const set = target.closest("fieldset");
   document.getElementById("undo")?.setAttribute("hidden", "");
@@ -87,18 +88,17 @@ form.addEventListener("change", ({ target }) => {
   set.before = target;
   if (isPhone.matches && !("ends" in target.dataset)) advance();
 });
-form.addEventListener("click", ({ target }) => { // unfold the wording, which a phone cuts
-  if (!("whole" in target.dataset)) return;
-  const isWhole = current.classList.toggle("whole");
-  target.ariaExpanded = String(isWhole);
-  target.firstChild.data = isWhole ? "Less" : "More";
-});
 isPhone.onchange = offer;
-for (const [id, key] of [["before", "k"], ["after", "j"], ["onward", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
+for (const [id, key] of [["before", "k"], ["after", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
+onward.onclick = advance;
+if (comment) comment.onclick = () => press("c");
+for (const fold of form.querySelectorAll(".comment")) { // the button beside "Save" opens that of the current question
+  fold.hidden = !fold.open;
+  fold.ontoggle = () => { fold.hidden = !fold.open; };
+}
+for (const each of [document.getElementById("back"), comment, document.querySelector("[data-key='?']")]) if (each) each.hidden = false;
 for (const set of questions()) set.before = chosen(set);
-form.parentElement.classList.add("is-live");
 document.querySelector("#undo button")?.setAttribute("hidden", ""); // the button beside "Save" does the same
-document.querySelector("[data-key='?']").hidden = false;
 isOn.checked = recall("keys") ?? true;
 isOn.onchange = () => keep("keys", isOn.checked);
-at(questions().find((set) => !chosen(set)) ?? questions()[0], false);
+at(questions().find(isUnanswered) ?? questions()[0], false);

@@ -1,5 +1,5 @@
 // Unsent answers in localStorage; one is removed after the server confirms its id.
-const state = document.getElementById("state"), memory = {};
+const state = document.getElementById("state") ?? document.createElement("span"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
 export const refusals = {}; // reasons of refused answers, by slot
@@ -60,7 +60,7 @@ export function show() {
     : count ? (isFailing ? `${count} not sent yet` : "saving") : form && isFailing ? "all answers saved; waiting for the server"
       : refused ? `${refused} refused and saved in this browser` : last ? "saved" : "";
   state.textContent = text;
-  state.className = text === "saved" ? "chip good" : text && "chip";
+  state.className = `badge ${text === "saved" ? "good" : text && "warn"}`;
 }
 
 /** Send a form after all answers; return its response, or `{}` if a refused answer stops it (`isHeld`). */

@@ -13,7 +13,7 @@ function valueOf(set) { // null: does not apply; undefined: not answered
 const answer = (set) => JSON.stringify([valueOf(set), commentOf(set).value]);
 
 function wrong(within, text) {
-  const place = within.querySelector(".wrong");
+  const place = within.querySelector(within === form ? "#error" : ".wrong");
   place.textContent = text;
   place.hidden = !text;
 }
@@ -33,16 +33,17 @@ function screen() { // hide the questions after an answer that ends the question
     set.hidden = set.disabled = isOver;
     isOver ||= set.querySelector("[data-ends]:checked");
   }
+  document.getElementById("ended").hidden = !isOver;
 }
 
 async function go(body) {
   if (isGoing) return show();
   isGoing = true;
-  wrong(form.lastElementChild);
+  wrong(form);
   const isHeld = () => slots().some(([key, row]) => row.assignment === assignment && refusals[key]);
   const { next, error } = await submit(form.action, body, isHeld);
   if (next) return location.assign(next);
-  wrong(form.lastElementChild, error);
+  wrong(form, error);
   isGoing = false;
 }
 

@@ -35,7 +35,7 @@ document.body.addEventListener("keydown", (event) => {
   event.preventDefault();
   moves[key]();
 });
-for (const kind of [".turn"]) seen.set(kind, document.querySelector(".turn.rated, .turn:target"));
+for (const kind of [".turn"]) seen.set(kind, document.querySelector(".turn.is-rated, .turn:target"));
 document.querySelector("[data-key='?']").hidden = false;
 isOn.checked = recall("keys") ?? true;
 isOn.onchange = () => keep("keys", isOn.checked);

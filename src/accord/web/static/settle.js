@@ -4,9 +4,9 @@ let current;
 
 function at(question, isFocused = true) {
   if (!question) return;
-  current?.classList.remove("current");
+  current?.classList.remove("is-current");
   current = question;
-  current.classList.add("current");
+  current.classList.add("is-current");
   if (isFocused) (current.querySelector(":checked") ?? current.querySelector("[type=radio], [type=text]"))?.focus();
 }
 const isOpen = (question) => !question.querySelector(":checked");

@@ -47,5 +47,5 @@ document.addEventListener("saved", async ({ detail: row }) => { // show saved ma
   if (row.assignment !== assignment || row.turn === undefined) return;
   const page = await fetch(location.pathname).then((answer) => answer.text()).catch(() => "");
   const found = new DOMParser().parseFromString(page, "text/html");
-  for (const turn of document.querySelectorAll(".turn:not(:has(.marker[open]))")) turn.replaceWith(found.getElementById(turn.id) ?? turn);
+  for (const turn of document.querySelectorAll(".msg:not(:has(.marker[open]))")) turn.replaceWith(found.getElementById(turn.id) ?? turn);
 });

@@ -62,7 +62,7 @@ async function send(form, button) {
 }
 
 function listen(address) {
-  const last = [...root().querySelectorAll(".turn.assistant .text")].at(-1);
+  const last = [...root().querySelectorAll(".msg.assistant > .text")].at(-1);
   source = new EventSource(address);
   source.addEventListener("all", (event) => { last.textContent = JSON.parse(event.data); });
   source.addEventListener("more", (event) => {
@@ -78,7 +78,7 @@ function begin() {
   const here = root();
   isSending = false;
   source?.close();
-  here.classList.add("is-live");
+  for (const each of here.querySelectorAll(".scripted")) each.hidden = false;
   for (const form of here.querySelectorAll("form")) {
     form.addEventListener("submit", (event) => { event.preventDefault(); send(form, event.submitter); });
   }
