@@ -21,7 +21,6 @@ from test_board import row as board_row
 from waiting import PATIENCE
 
 from accord import Conversation, Turn
-from accord.charts import HistogramBin, score_histogram
 from accord.learning import CARD
 from accord.store import Mart, MartRow
 from accord.values import Label, Target
@@ -322,17 +321,3 @@ def test_a_verdict_that_allows_no_comparison_is_stated_next_to_it(
     bench.project.mart.add({**each, "evaluator": name} for each in rows())
     page = bench.browser().get("/board")
     assert ("its verdict is “Useful for triage”" in page) == is_stated
-
-
-def test_bars_are_shares_of_scores_and_ratings_with_links_to_scores_alone() -> None:
-    bins = [HistogramBin(1, 2, 30, 0, "/a?x=1&y=2"), HistogramBin(2, 3, 10, 5, "/b"), HistogramBin(3, 4, 0, 15, "/c")]
-    drawn = str(score_histogram(bins, "<Scores>", mean=2.2))
-    assert drawn.count("<a ") == 2 and 'href="/a?x=1&amp;y=2"' in drawn and "/c" not in drawn
-    heights = [float(each) for each in re.findall(r'class="bar [^"]*" x="[\d.]+%"[^>]*height="([\d.]+)"', drawn)]
-    assert heights == [120, 40, 40, 120], "the shares 75%, 25% and 25%, 75% on one scale"
-    assert "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
-    assert ">50%</text>" in drawn, "different totals are shares"
-    own = str(score_histogram([HistogramBin(1, 2, 10, 0, "/a"), HistogramBin(2, 3, 20, 0, "/b")], "Scores"))
-    assert ">20</text>" in own and ">0</text>" in own, "numbers of scores"
-    alone = str(score_histogram(bins[:1], "Scores"))
-    assert score_histogram([HistogramBin(1, 2, 0, 0)], "Nothing").count("<rect") == 0 and "people" not in alone

@@ -21,9 +21,9 @@ from accord.charts import (
     interval_plot,
     legend,
     line_chart,
-    range_rows,
+    row_chart,
+    scatter,
     share_bars,
-    step_bar,
     ticks,
 )
 from accord.values import Estimate
@@ -152,35 +152,72 @@ def test_ticks_are_round_numbers(low: float, high: float, count: int, expected: 
     assert ticks(low, high, count) == pytest.approx(expected)
 
 
-# --- ruler, steps, ranges -------------------------------------------------------------------------------------------
+# --- row chart and scatter ------------------------------------------------------------------------------------------
 
 
-def test_steps_show_those_reached_and_nothing_reached_only_as_the_current_one() -> None:
-    def steps(current: int) -> list[tuple[str, str | None, str | None]]:
-        bar = ElementTree.fromstring(str(step_bar(["Not <yet>", "Two", "Three"], current, "It's <&>")))
-        assert bar.get("aria-label") == "It's <&>"
-        return [("".join(each.itertext()), each.get("class"), each.get("aria-current")) for each in bar]
-
-    assert steps(0) == [
-        ("Not <yet>", None, "step"), ("Not reached: Two", "ahead", None), ("Not reached: Three", "ahead", None),
-    ]  # fmt: skip
-    assert steps(1) == [("Two", "reached", "step"), ("Not reached: Three", "ahead", None)]
-    assert steps(2) == [("Reached: Two", "reached", None), ("Three", "reached", "step")]
+def rows_of(chart: Markup) -> tuple[ElementTree.Element, list[list[str]]]:
+    table = ElementTree.fromstring(str(chart))
+    rows = [["".join(cell.itertext()).strip() for cell in row] for row in table.iter("tr")]
+    return table, rows
 
 
-def test_ranges_are_a_table_with_each_number_once() -> None:
+def test_a_row_chart_is_a_table_with_each_number_once() -> None:
     rows = [
-        ChartRow(NAMES[0], Estimate(3.14, 2.98, 3.27), href='/"x'),
+        ChartRow(NAMES[0], Estimate(3.14, 2.98, 3.27), href='/"x', count=1200),
         ChartRow(NAMES[2], Estimate(2)),
         ChartRow("n", Estimate()),
     ]
-    table = ElementTree.fromstring(str(range_rows(rows, Axis("", 1, 4), "It's <&>")))
-    body = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
+    table, body = rows_of(row_chart(rows, Axis("", 1, 4), "It's <&>"))
     assert table.findtext("caption") == "It's <&>"
-    assert body[0] == [NAMES[0], "", "3.14", "2.98 – 3.27"] and body[1][1:] == ["", "2", ""] and body[2][2] == "–"
+    assert body[0] == [f"{NAMES[0]} 1,200", "", "3.14", "2.98 to 3.27"]
+    assert body[1][1:] == ["", "2", ""] and body[2][2] == "–"
     assert body[3] == ["", "1234", "", ""], "the ticks of the axis"
-    worded = ElementTree.fromstring(str(range_rows([ChartRow("q", Estimate(0.3), words="a <little>")], Axis(), "t")))
-    first, foot = (["".join(cell.itertext()) for cell in row] for row in worded.iter("tr"))
-    assert first == ["q", "", "0.30", "", "a <little>"] and len(foot) == 5
+    _, worded = rows_of(row_chart([ChartRow("q", Estimate(0.3), words="a <little>")], Axis(), "t"))
+    assert worded[0] == ["q", "", "0.30", "a <little>"] and len(worded[1]) == 4
     link = next(table.iter("a"))
     assert link.get("href") == '/"x' and all(each.get("aria-hidden") for each in table.iter("svg"))
+
+
+def test_a_row_chart_has_signs_zones_dots_and_further_marks() -> None:
+    signed, body = rows_of(row_chart([ChartRow("a − b", Estimate(-0.5, -1, 0.5))], Axis(), "t", is_signed=True))
+    assert body[0][2:] == ["−0.50", "−1.00 to 0.50"] and [each.get("x1") for each in signed.iter("line")].count("66.7%")
+    zone = rows_of(row_chart([ChartRow("a", Estimate(2.0))], Axis("", 0, 4), "t", zone=(None, 1.0)))[0]
+    assert [each.get("width") for each in zone.iter("rect")] == ["25.0%"]
+    few = rows_of(row_chart([ChartRow("a", Estimate(2.0), dots=[1, 2, 3])], Axis("", 0, 4), "t"))[0]
+    assert [each.get("cx") for each in few.iter("circle") if each.get("class") == "dot tool"] == [
+        "25.0%",
+        "50.0%",
+        "75.0%",
+    ]
+    bins = [(0.0, 1.0, 10), (1.0, 2.0, 0), (2.0, 3.0, 5)]
+    many = rows_of(row_chart([ChartRow("a", Estimate(2.0), bins=bins)], Axis("", 0, 4), "t"))[0]
+    assert [each.get("height") for each in many.iter("rect")] == ["26.0", "13.0"], "heights are numbers of values"
+    both = ChartRow("v2", Estimate(3.6), "people", more=[(Estimate(3.5), "tool")])
+    table, body = rows_of(
+        row_chart([both, ChartRow("v1", Estimate(2.9))], Axis("", 1, 5), "t", heads=["people", "scores"])
+    )
+    assert body[0][2:] == ["people", "scores"] and body[1][2:] == ["3.60", "3.50"] and len(body[2]) == 4
+    bars = rows_of(
+        row_chart([ChartRow("up", Estimate(0.3)), ChartRow("down", Estimate(-0.3))], Axis(), "t", is_bars=True)
+    )
+    assert [row[2] for row in bars[1][:2]] == ["+0.30", "−0.30"]
+    assert not list(rows_of(row_chart([], Axis(), "t"))[0].iter("a"))
+
+
+def test_a_scatter_draws_points_lines_bands_guides_and_links_in_percent() -> None:
+    lines = [
+        ChartLine([0, 1, 2], [0, 1, 4], [0, 0, 3], [1, 2, 5], name="<found>", draws="both"),
+        ChartLine([1], [2.0], kind="people", draws="points", ends=[Estimate(2, 1, 3)]),
+    ]
+    chart = scatter(
+        lines, Axis("read"), Axis("found"), "It's <&>", guides=[Guide(1, "here"), Guide(3, is_level=True)],
+        links=[ChartLink(0, 1, '/list?a="1"&b', "first")], has_diagonal=True,
+    )  # fmt: skip
+    svg = ElementTree.fromstring(str(chart))
+    assert svg.get("role") == "group" and str(svg.get("aria-label")).startswith("It's <&>; found; <found>: 0: 0")
+    assert next(svg.iter("a")).get("href") == '/list?a="1"&b'
+    assert {each.get("class") for each in svg.iter("circle")} == {"pt tool", "pt people"}
+    assert len([each for each in svg.iter("line") if each.get("class") == "area tool"]) == 2
+    assert [each.get("class") for each in svg.iter("polygon")] == ["band tool"]
+    at = [float(str(each.get("cx"))[:-1]) for each in svg.iter("circle")]
+    assert min(at) == 9 and max(at) == 98 and "style=" not in str(chart)

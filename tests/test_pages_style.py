@@ -9,30 +9,34 @@ from pathlib import Path
 import pytest
 from served_workbench import StartWorkbench, rate_all
 
-from accord.charts import STYLE, Axis, ChartRow, interval_plot
+from accord.charts import FONT, STYLE, Axis, ChartRow, interval_plot, style_with_font
 from accord.charts.plot_area import svg_file
 from accord.values import Estimate
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
-SECTIONS = ["Home", "Studies", "Scores", "Evaluators", "Setup", "Help"]
+SECTIONS = ["Home", "Studies", "Scores", "Evaluators", "Setup"]
 COLOR = re.compile(
     r"#[0-9a-f]{3,8}\b|\b(?:rgb|rgba|hsl|oklch|light-dark)\(|: (?:white|black|red|gray)\b", re.IGNORECASE
 )
 
 
-def rules() -> str:
-    """Return the sheet after its first rule, which defines the tokens."""
-    return STYLE[STYLE.index("}", STYLE.index(":root")) :]
+def layer(name: str) -> str:
+    """Return the content of a layer of the sheet."""
+    return STYLE.partition(f"@layer {name} {{")[2].partition("\n@layer ")[0]
 
 
-def test_there_is_one_sheet() -> None:
+def test_there_is_one_sheet_of_four_layers_with_one_rule_a_line() -> None:
     assert [path.name for path in SOURCE.rglob("*.css")] == ["style.css"]
     assert STYLE.count("{") == STYLE.count("}")
+    assert re.findall(r"^@layer (\w+) \{", STYLE, re.MULTILINE) == ["tokens", "base", "components", "charts"]
+    rules = [line for line in (layer("base") + layer("components") + layer("charts")).splitlines() if "{" in line]
+    crowded = [line for line in rules if line.count("{") > 1 and "@media" not in line]
+    assert not [line for line in crowded if not line.startswith((".c-4", ".grid"))]
 
 
 def test_colors_stand_in_the_tokens_alone_and_every_token_is_used() -> None:
-    assert not COLOR.findall(rules())
-    defined = set(re.findall(r"(--[\w]+(?:-\w+)?):", STYLE[: STYLE.index("}")]))
+    assert not COLOR.findall(layer("base") + layer("components") + layer("charts"))
+    defined = set(re.findall(r"(--[\w]+(?:-\w+)?):", layer("tokens")))
     used = set(re.findall(r"var\((--[\w-]+)\)", STYLE))
     assert defined == used
 
@@ -40,14 +44,23 @@ def test_colors_stand_in_the_tokens_alone_and_every_token_is_used() -> None:
 def test_every_rule_of_the_sheet_is_used() -> None:
     kinds = ("*.html", "*.js", "*.py")
     content = "\n".join(path.read_text(encoding="utf-8") for kind in kinds for path in SOURCE.rglob(kind))
-    names = set(re.findall(r"\.([a-z][\w-]*)", re.sub(r'"[^"]*"', "", STYLE))) - {f"s{number}" for number in range(10)}
-    assert not [name for name in sorted(names) if not re.search(rf"[\"' ]{name}[\"' {{]", content)]
+    plain = re.sub(r'"[^"]*"|url\([^)]*\)|/\*.*?\*/', "", STYLE, flags=re.DOTALL)
+    names = set(re.findall(r"\.([a-z][\w-]*)", plain)) - {f"s{number}" for number in range(10)}
+    assert not [name for name in sorted(names) if not re.search(rf"[\"'`. ]{name}[\"'` {{\\]", content)]
+
+
+def test_the_font_is_the_only_file_of_the_sheet_and_a_report_has_it_inside() -> None:
+    assert re.findall(r"url\(([^)]+)\)", STYLE) == [FONT]
+    whole = style_with_font()
+    assert re.findall(r"url\(([^,)]+)", whole) == ["data:font/woff2;base64"] and len(whole) > len(STYLE)
+    for name in ("inter-license.txt", "lucide-license.txt"):
+        assert files("accord.charts").joinpath("look", name).is_file()
 
 
 def test_a_chart_as_a_file_has_its_tokens_and_no_rules_of_pages() -> None:
     content = svg_file(interval_plot([ChartRow("a", Estimate(0.5, 0.4, 0.6), "people")], Axis("x"), "title"))
     assert set(re.findall(r"var\((--[\w-]+)\)", content)) <= set(re.findall(r"(--[\w-]+):", content))
-    assert ".chart .people" in content.replace(":is(.people, .s1)", ".people") and ".turn" not in content
+    assert ".chart :is(.people, .s1)" in content and ".msg" not in content and "url(" not in content
 
 
 def test_a_report_embeds_the_sheet() -> None:
@@ -55,10 +68,12 @@ def test_a_report_embeds_the_sheet() -> None:
         assert "<style>{{ style|safe }}</style>" in files("accord.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def menu(page: str) -> str:
-    found = re.search(r'<nav class="menu" aria-label="Pages">(.*?)</nav>', page, re.DOTALL)
+def menu(page: str) -> list[tuple[str, str, str]]:
+    """Return the sections and pages of the side bar: name, address, and `page` for the current one."""
+    found = re.search(r'<nav class="nav" aria-label="Main">(.*?)</nav>', page, re.DOTALL)
     assert found is not None
-    return found[1]
+    links = re.findall(r'<a href="([^"]+)"( aria-current="page")?>(?:<svg.*?</svg>)?([^<]+)</a>', found[1])
+    return [(name.strip(), address, "page" if current else "") for address, current, name in links]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +81,8 @@ def menu(page: str) -> str:
     [
         ("/", "Home", ""),
         ("/lead", "Studies", "All studies"),
-        ("/lead/look", "Studies", "Look"),
-        ("/lead/look/disagree", "Studies", "Disagreement"),
+        ("/lead/look", "Studies", ""),
+        ("/lead/look/disagree", "Studies", ""),
         ("/studies/new", "Studies", "New study"),
         ("/board", "Scores", "Board"),
         ("/explore", "Scores", "Explore"),
@@ -85,25 +100,27 @@ def test_the_menu_marks_the_section_and_the_page(
     browser = workbench(title="Look").browser()
     page = browser.get(path)
     assert browser.status == 200
-    assert re.findall(r">([^<]+)</a>", menu(page)) == SECTIONS
-    assert re.findall(r'aria-current="\w+">([^<]+)</a>', menu(page)) == [section]
-    more = re.search(r'<nav class="menu second" aria-label="(\w+)">(.*?)</nav>', page, re.DOTALL)
-    assert (more is not None) == (section not in ("Home", "Help"))
-    if more is not None:
-        assert more[1] == section and re.findall(r'aria-current="page">([^<]+)</a>', more[2]) == [second] * bool(second)
+    links = menu(page)
+    names = [name for name, *_ in links]
+    assert [name for name in names if name in SECTIONS] == SECTIONS
+    assert [name for name, _, current in links if current] == [second or section] * bool(
+        second or section in ("Home", "Help") and path == "/"
+    )
+    assert ("All studies" in names) == (section == "Studies") and ("Board" in names) == (section == "Scores")
+    assert ("People" in names) == (section == "Setup")
     title = re.search(r"<title>([^<]+)</title>", page)
     assert title is not None and title[1].strip() not in ("", "Accord")
 
 
 def test_a_conversation_of_the_board_keeps_the_menu_and_the_way_back(workbench: StartWorkbench) -> None:
     page = workbench().browser().get("/conversation/gpt-9-1?back=/board/list")
-    assert re.search(r'<a href="/board/list" rel="up"[^>]*>Back to the list', page) and ">Setup</a>" in menu(page)
+    assert re.search(r'<a href="/board/list"[^>]*>Board</a>', page) and "Setup" in [name for name, *_ in menu(page)]
 
 
 def test_an_annotator_sees_only_what_he_may_open(workbench: StartWorkbench) -> None:
     ann = workbench(["ann"], ["lea"]).browser("ann")
     page = ann.get("/")
-    assert re.findall(r">([^<]+)</a>", menu(page)) == ["Home", "Help"] and "second" not in page
+    assert [name for name, *_ in menu(page)] == ["Home"] and 'href="/help"' in page
     for path in re.findall(r'<a[^>]* href="(/[^"#]*)', page + ann.get("/help")):
         assert ann.ask("GET", path)[0] in (200, 303), path
 
