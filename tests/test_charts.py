@@ -116,7 +116,7 @@ def test_counts_beside_bars_are_whole_numbers() -> None:
 
 def test_people_and_model_have_different_colors_and_marks() -> None:
     chart = interval_plot([ChartRow("p", Estimate(1), "people"), ChartRow("m", Estimate(2))], Axis(), "Two")
-    assert 'class="people"' in chart and 'class="model"' in chart and len(elements(chart, "circle")) == 1
+    assert 'class="people"' in chart and 'class="tool"' in chart and len(elements(chart, "circle")) == 1
 
 
 def test_numbers_are_in_the_description() -> None:

@@ -82,7 +82,7 @@ def menu(page: str) -> list[tuple[str, str, str]]:
         ("/", "Home", ""),
         ("/lead", "Studies", "All studies"),
         ("/lead/look", "Studies", ""),
-        ("/lead/look/disagree", "Studies", ""),
+        ("/lead/look/disagree", "Studies", "Disagreement"),
         ("/studies/new", "Studies", "New study"),
         ("/board", "Scores", "Board"),
         ("/explore", "Scores", "Explore"),

@@ -156,8 +156,8 @@ def row_chart(
         cells += [f'<td class="soft">{escape_text(row.words)}</td>'] if has_words else []
         body.append(f"<tr>{''.join(cells)}</tr>")
     is_long = max((len(row.label) for row in rows), default=0) > LONG
-    columns = f'<col class="col-label{" long" if is_long else ""}"><col>' + '<col class="col-num">' * numbered
-    columns += ('<col class="col-ci wide">' if has_ends else "") + ("<col>" if has_words else "")
+    columns = f'<col class="col-label{" long" if is_long else ""}"/><col/>' + '<col class="col-num"/>' * numbered
+    columns += ('<col class="col-ci wide"/>' if has_ends else "") + ("<col/>" if has_words else "")
     marks = "".join(
         f'<text x="{at(place)}" y="14" text-anchor="middle">{format_number(place, axis.is_share)}</text>'
         for place in places
