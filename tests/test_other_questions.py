@@ -92,7 +92,7 @@ def test_column_of_a_text_excludes_its_own_answers() -> None:
 def test_other_questions_are_described_and_saved(tmp_path: Path) -> None:
     corpus, _ = planted_thumbs()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
-    assert "Learned from answers to 'thumb' too: 1,000 sheets without a main rating" in learned.remarks()
+    assert "Learned from answers to 'thumb' too: 1000 sheets without a main rating" in learned.remarks()
     assert learned.describe()["other_questions"] == {"thumb": 1000} and "other_questions:thumb" in str(
         learned.signature()
     )
