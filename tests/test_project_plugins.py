@@ -339,7 +339,7 @@ def test_error_of_accord_itself_is_not_blamed_on_a_plugin(home: Path, monkeypatc
     write("own.py")
     with accord.open() as project:
         project.import_(sample_files())
-        monkeypatch.setattr("accord.project.evaluators.fitting.fit", lambda *arguments: {}["bug"])
+        monkeypatch.setattr("accord.project.fit", lambda *arguments: {}["bug"])
         with pytest.raises(KeyError, match="bug"):
             project.fit()
 

@@ -7,7 +7,7 @@ from .comparison_sections import full_sections as full_sections, group_bias as g
 from .comparison_sections import groups_table as groups_table, short_section as short_section
 from .counts_of_ratings import has_learned_all as has_learned_all
 from .counts_of_ratings import labels_at as labels_at, modified_at as modified_at, rating_counts as rating_counts
-from .counts_of_ratings import RatingCounts as RatingCounts
+from .counts_of_ratings import raters_of as raters_of, RatingCounts as RatingCounts
 from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
 from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
@@ -35,7 +35,6 @@ from .importing.imported import column_notes as column_notes, Imported as Import
 from .importing.importing import export_annotations as export_annotations, import_files as import_files
 from .importing.importing import survey_options as survey_options
 from .importing.label_rubric import adopt_rubric as adopt_rubric
-from .importing.raters import raters_text as raters_text
 from .importing.question_texts import has_generated_text as has_generated_text
 from .importing.rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .importing.rubric_inference import InferredRubric as InferredRubric, positions_note as positions_note

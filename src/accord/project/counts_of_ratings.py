@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 from accord.edges import count_of, parse_time
 from accord.formats import UNNAMED, LabelWordings
 from accord.learning import CARD
+from accord.project.importing.raters import raters_text
 from accord.project.label_scales import comparable_labels, wordings_text
 from accord.project.workspace import Workspace
 from accord.results import Figure, Ledger, counts
@@ -164,3 +166,14 @@ def _key(label: Label) -> tuple[Any, ...]:
 def _is_after(label: Label, time: datetime | None) -> bool:
     given = None if label.time is None else parse_time(label.time)
     return given is not None and time is not None and given > time
+
+
+def raters_of(project: Workspace) -> str:
+    """Return the people and judges who answered the project's question, or any question if it has no answers."""
+    labels = project.rated(project.question.id)
+    people = Counter(label.annotator for label in labels or project.store.labels())
+    judges = LabelCounts(project.store).judges(project.question.id)
+    for name, recording in project.recordings.items():
+        on_question = recording.answered(project.question.id)
+        judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
+    return raters_text(people, judges)

@@ -133,7 +133,8 @@ class BackgroundLearning:
         if name.startswith(f"{self.folder.name}.before-"):
             restore_evaluator(self.folder, name)
         else:
-            self.folder = use_evaluator(self.project, name).resolve()
+            store, question = self.project.store, self.project.question.id
+            self.folder = use_evaluator(store, question, self.project.evaluators_folder, name).resolve()
         self.jobs.add(PREPARE, self.prepare)
 
     # --- callbacks of studies -----------------------------------------------------------------------------------

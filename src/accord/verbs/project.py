@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from accord import decisions, project, report, runtime, scoring, verbs
+from accord import decisions, project, report, scoring, verbs
 from accord.edges import BadInput, GateFailed
 from accord.formats import tables_of
-from accord.store import LabelCounts
 from accord.values import dump_rubric
 from accord.verbs.python_calls import tells_python_calls
 
@@ -109,13 +106,7 @@ class Project(project.Workspace):
 
         If the question has no answers, returns the people and judges who answered any question.
         """
-        labels = self.rated(self.question.id)
-        people = Counter(label.annotator for label in labels or self.store.labels())
-        judges = LabelCounts(self.store).judges(self.question.id)
-        for name, recording in self.recordings.items():
-            on_question = recording.answered(self.question.id)
-            judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
-        return project.raters_text(people, judges)
+        return project.raters_of(self)
 
     def judge(
         self,
@@ -190,12 +181,7 @@ class Project(project.Workspace):
             BadInput: The main question has no ratings, or no evaluator can be made.
             UnknownName: There is no such evaluator.
         """
-        workers = nullcontext(jobs) if isinstance(jobs, runtime.WorkerPool) else runtime.WorkerPool(jobs)
-        with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
-            result = project.compare(self, only, pool, on_step)
-            result = replace(result, groups=project.by_groups(result, by))
-            record.results.update(result.to_json())
-        return result
+        return project.compare(self, only, by, jobs, on_step)
 
     def score(
         self,
@@ -367,7 +353,7 @@ class Project(project.Workspace):
         Raises:
             UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
         """
-        return project.use_evaluator(self, name)
+        return project.use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
 
     def report(self, path: str | Path = "report.html", fitted: Fitted | None = None, **about: Any) -> Path:
         """Write the report of an evaluator, and return its path; see `accord.report.write_report`.

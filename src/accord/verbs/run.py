@@ -23,10 +23,17 @@ from accord.project import (
     ImportOptions,
     JudgeSelection,
     RecordedAgreement,
+    Workspace,
+    compare,
     config_from,
+    fit,
+    import_files,
     infer_rubric,
+    judge,
     load_config,
+    plan_judge,
     positions_note,
+    raters_of,
     recorded_agreement,
     set_orders,
     set_scales,
@@ -38,7 +45,6 @@ from accord.report import RunOptions, RunResult, write_report
 from accord.scoring import ScoreOptions, score
 from accord.statistics import SingleGroup
 from accord.values import PROJECT_FILE, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
-from accord.verbs.project import Project
 
 SHIPPED = "llm-rubric"
 
@@ -103,10 +109,12 @@ def run_project(
     out.mkdir(parents=True, exist_ok=True)
     files = {"project": folder.path(PROJECT_FILE), "rubric": folder.path(RUBRIC)}
     folder.write(RUBRIC, dump_rubric(rubric))
-    with Project(config, rubric) as project:
+    with Workspace(config, rubric) as project:
         on_stage("reading")
         options_of_import = _import_options(survey, rubric, options, note)
-        imported = project.import_(
+        imported = import_files(
+            project.store,
+            project.rubric,
             survey.files,
             format=format,
             columns=columns,
@@ -116,14 +124,14 @@ def run_project(
         )
         config = project.config = _with_judgements(config, imported, out, options, note)
         imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})
-        note(f"rated by: {project.raters_text()}")
+        note(f"rated by: {raters_of(project)}")
         for sentence in _import_notes(project, survey):
             note(sentence)
         _judge(project, on_stage, note)
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = _compare(project, options.evaluator, on_stage, note)
         saved = out / EVALUATORS / name
-        fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
+        fitted = fit(project, name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
         if compared is not None:
             fitted = fitted.with_decision(compared.decision)
         used = config.model_copy(update={"models": dict(project.model_settings)})
@@ -174,23 +182,23 @@ def _with_edited_rubric(
     return config.model_copy(update={"rubric": str(path)}), replace(options, infers=False)
 
 
-def _judge(project: Project, on_stage: Callable[[str], None], note: Callable[[str], None]) -> None:
+def _judge(project: Workspace, on_stage: Callable[[str], None], note: Callable[[str], None]) -> None:
     """Plan and ask the configured models that the default evaluator uses, unless all are recorded."""
     models = project.config.models
     asked = [role for role in project.evaluator(project.config.evaluator).roles if role in models]
     if any(models[role].mode != "recorded" for role in asked):
         selection = JudgeSelection(everything=True)
-        plan = project.plan_judge(selection=selection)
+        plan = plan_judge(project, selection=selection)
         note(
             f"plan of the judge: {count_of(plan.questions, 'question')} in {count_of(plan.requests, 'request')}; "
             f"{plan.answered:,} are answered already"
         )
         on_stage("judging")
-        project.judge(selection=selection)
+        judge(project, selection=selection)
 
 
 def _recorded_agreement(
-    project: Project, on_stage: Callable[[str], None], note: Callable[[str], None]
+    project: Workspace, on_stage: Callable[[str], None], note: Callable[[str], None]
 ) -> list[RecordedAgreement]:
     """Return the agreement of each recorded model with people; empty without recordings."""
     if not project.recordings:
@@ -206,7 +214,7 @@ def _recorded_agreement(
 
 
 def _compare(
-    project: Project, named: str | None, on_stage: Callable[[str], None], note: Callable[[str], None]
+    project: Workspace, named: str | None, on_stage: Callable[[str], None], note: Callable[[str], None]
 ) -> tuple[Compared | None, str]:
     """Compare all evaluators and return the recommended one.
 
@@ -216,7 +224,7 @@ def _compare(
     if named is not None or len(rated) < FEWEST_TO_TEST:
         return None, named or default
     try:
-        compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
+        compared = compare(project, on_step=lambda step: on_stage(f"comparing: {step}"))
     except SingleGroup:
         return None, default
     note(str(compared.decision))
@@ -252,7 +260,7 @@ def _rubric(config: Config, survey: FileSurvey, options: RunOptions, note: Calla
     return rubric
 
 
-def _import_notes(project: Project, survey: FileSurvey) -> Iterator[str]:
+def _import_notes(project: Workspace, survey: FileSurvey) -> Iterator[str]:
     """Sentences on synthetic conversations that are left out, and on labels without the main question."""
     if aside := synthetic_note(project):
         yield aside

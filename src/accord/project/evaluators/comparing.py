@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ from accord.project.evaluators.pair_test import PairTest, pair_tests
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared
 from accord.runtime import WorkerPool
+from accord.scoring import asked_in
 from accord.validation import CONSTANT, Gain, GroupAccuracy, baselines, compared, gain_curve
 
 if TYPE_CHECKING:
@@ -58,15 +60,13 @@ class CandidateEvaluator(NamedTuple):
 
 
 def compare(
-    project: Workspace, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None
+    project: Workspace,
+    only: Collection[str] = (),
+    by: Sequence[str] = (),
+    jobs: WorkerPool | int | None = None,
+    on_step: OnStep = lambda name: None,
 ) -> Compared:
-    """Compare evaluators, baselines and people in one table, and decide on an evaluator.
-
-    Args:
-        project: Workspace with labels and stored answers of models.
-        only: Names of evaluators to compare; empty compares all.
-        pool: Processes for the folds.
-        on_step: Called with the name of the next step.
+    """Compare evaluators, baselines and people, and record the result in the store; arguments as in `Project.compare`.
 
     Returns:
         The comparison, with the evaluator that the decision is about first, and the decision.
@@ -75,6 +75,16 @@ def compare(
         BadInput: The main question has no ratings, or no evaluator can be made.
         UnknownName: There is no such evaluator, or one names an unknown source, head or setting.
     """
+    workers = nullcontext(jobs) if isinstance(jobs, WorkerPool) else WorkerPool(jobs)
+    with workers as pool, project.store.run("compare", asked_in(project.question, project.config.shown())) as record:
+        result = _compared(project, only, pool, on_step)
+        result = replace(result, groups=by_groups(result, by))
+        record.results.update(result.to_json())
+    return result
+
+
+def _compared(project: Workspace, only: Collection[str], pool: WorkerPool, on_step: OnStep) -> Compared:
+    """Return the comparison and the decision."""
     note_wordings(project.store, project.question)
     evaluators, unmade = _make_all(project, list(only) or _default_names(project))
     if not evaluators:

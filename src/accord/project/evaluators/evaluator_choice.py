@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.learning import CARD, saved_as
 from accord.store import Store
-
-if TYPE_CHECKING:
-    from accord.project.workspace import Workspace
 
 CHOICE = "use evaluator"
 """Command of the runs that record the choice of an evaluator."""
@@ -63,18 +60,17 @@ def fitted_evaluators(evaluators: Path, question: str) -> dict[str, dict[str, An
     return found
 
 
-def use_evaluator(project: Workspace, name: str) -> Path:
+def use_evaluator(store: Store, question: str, evaluators: Path, name: str) -> Path:
     """Choose a fitted evaluator as the one in use, and return its folder; other verbs then use it by default.
 
     Raises:
-        UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
+        UnknownName: The folder `evaluators` holds no such evaluator of the question.
     """
-    question, evaluators = project.question.id, project.evaluators_folder
     found = fitted_evaluators(evaluators, question)
     if name not in found:
         raise UnknownName("fitted evaluator", name, found)
     folder, card = evaluators / name, found[name]
-    with project.store.run(CHOICE, {"folder": name}) as record:
+    with store.run(CHOICE, {"folder": name}) as record:
         evaluator = {"name": str(card.get("name") or name)}
         record.results.update({"question": question, "folder": str(folder.resolve()), "evaluator": evaluator})
     return folder

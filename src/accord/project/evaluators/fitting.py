@@ -71,7 +71,7 @@ def fit(
     project: Workspace,
     name: str | None,
     out: str | Path | None,
-    step: OnAnswer,
+    step: OnAnswer = lambda purpose: None,
     on_stage: OnStage = lambda stage: None,
     every_question: bool = False,
 ) -> Fitted:
