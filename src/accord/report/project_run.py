@@ -37,10 +37,12 @@ from accord.project import (
     survey_options,
     synthetic_note,
 )
+from accord.report.judge_alone import check_of_judge, judge_sections
 from accord.report.report import write_report
 from accord.results import Document, Figure, Section, Table, Text
 from accord.scoring import ScoreOptions, ScoreRun, Turns, score, training_text
 from accord.statistics import SingleGroup
+from accord.table_check import CheckResult, write_rows
 from accord.values import PROJECT_FILE, Estimate, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
 
 SHIPPED = "llm-rubric"
@@ -59,6 +61,7 @@ class RunResult:
         files: Written files by name: `report`, `scores`, ...
         notes: Sentences on guesses and limits.
         about: Text about the conversations and ratings.
+        checked: Check of the judge alone, if the run shows it.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -79,12 +82,19 @@ class RunResult:
     files: Mapping[str, Path]
     notes: Sequence[str] = ()
     about: str = ""
+    checked: CheckResult | None = None
 
     def document(self) -> Document:
-        """Return the verdict and the link of the report; imports, comparison and files are details."""
+        """Return the verdict and the link of the report; imports, comparison and files are details.
+
+        With a check of the judge, the first screen has the judge alone and what learning adds; the uses are details.
+        """
         tried, scored = self.fitted.held_out, self.scored.to_json()
         name = self.fitted.evaluator.name
         found = Document(f"learned {name}", "without held-out ratings") if tried is None else tried.verdict.document()
+        if tried is not None and self.checked is not None:
+            own = [replace(each, is_detail=True) for each in found.sections]
+            found = replace(found, sections=[*judge_sections(tried, self.checked, DISPUTED), *own])
         report = self.files.get("report")
         link = None if report is None else Section("", "", [Text(report.resolve().as_uri(), label="report")])
         compared = self.compared or tried
@@ -125,11 +135,17 @@ class RunResult:
             "fitted": self.fitted.to_json(),
             "comparison": None if comparison is None else comparison.to_json(),
             "recorded": [row.to_json() for row in self.recorded],
+            "judge": None if self.checked is None else self._judge_alone(self.checked),
             "scored": self.scored.to_json(),
             "unscored": dict(self.scored.counts.unscored),
             "files": {name: str(path) for name, path in self.files.items()},
             "notes": list(self.notes),
         }
+
+    def _judge_alone(self, checked: CheckResult) -> dict[str, Any]:
+        """Return the means with the judge's bias, and the counts of rows, as JSON."""
+        found = checked.to_json()
+        return {name: found[name] for name in ("means", "labeled", "disputed")}
 
 
 @dataclass(frozen=True)
@@ -147,6 +163,7 @@ class RunOptions:
         recorded_model: Recorded model to use as the judge.
         evaluator: Evaluator to fit without comparing all.
         about: Text for the report about the conversations and ratings.
+        shows_judge: Check the judge alone, and show it on the first screen.
         turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
         judges: Columns with a judge's answers, or with names of judges.
@@ -166,6 +183,7 @@ class RunOptions:
     recorded_model: str | None = None
     evaluator: str | None = None
     about: str = ""
+    shows_judge: bool = False
     turns: Turns = "rated"
     template: Mapping[str, Any] = field(default_factory=dict)
     judges: Sequence[str] = ()
@@ -266,7 +284,11 @@ def run_project(
             on_stage("reporting")
             files["report"] = out / "report.html"
             write_report(project, files["report"], fitted, options.about, out.absolute().name)
-    return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about)
+    tried = fitted.held_out
+    checked = check_of_judge(tried) if options.shows_judge and tried is not None else None
+    if checked is not None:
+        files["disputed"] = write_rows(checked, out / DISPUTED)
+    return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about, checked)
 
 
 def _with_judgements(
@@ -414,7 +436,7 @@ def _import_options(
 # --- output folder ---------------------------------------------------------------------------------------------------
 
 
-RUBRIC, STORE = "rubric.yaml", "accord.db"
+RUBRIC, STORE, DISPUTED = "rubric.yaml", "accord.db", "disputed.csv"
 _MARK = "run.json"
 _HEAD = """\
 # Project file written by `accord run`. You may edit it: a later run into this folder then keeps it and uses it.
