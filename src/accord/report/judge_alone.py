@@ -1,4 +1,4 @@
-"""The judge alone beside the evaluator that learned from it: errors, the corrected mean, and the rows where people differ.
+"""The judge alone beside the evaluator that learned from it: errors, the corrected mean, and the rows that differ.
 
 All figures are those of the verdict's ledger, and those of a check (`accord check`) of the judge's mean answers.
 """
@@ -15,7 +15,7 @@ from accord.project import Compared, short_section
 from accord.results import Section, Table, Text, p_text
 from accord.statistics import SIGNIFICANT
 from accord.table_check import CheckResult, check, disputed_lines, most_different
-from accord.validation import CONSTANT, JUDGE_ALONE
+from accord.validation import JUDGE_ALONE
 
 ROWS_SHOWN = 3
 _LABELS, _CELL = "labels", "cell"
@@ -54,7 +54,7 @@ def judge_sections(tried: Compared, checked: CheckResult, listed: str) -> list[S
     [short] = (part for part in short_section(found, figures.ledger, None).parts if isinstance(part, Table))
     rows = {str(row[0]): row for row in short.rows}
     errors = Table(["", *short.header[1:3]], [[text, *rows[key][1:3]] for key, text in names.items() if key in rows])
-    said = [*_learned(figures), *_mean(checked), *disputed_lines(checked, f"{listed} lists them")]
+    said = [*_learned(figures), *_mean(checked), *disputed_lines(checked, f"in {listed}")]
     return [Section("", "", [errors, Text("\n".join(said))]), *_rows(checked)]
 
 

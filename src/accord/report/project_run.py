@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -242,12 +243,11 @@ def run_project(
         raise BadInput(f"{named}: only labels; name their conversations too: {command}")
     config, options = _with_edited_rubric(folder, config, options, note)
     rubric = _rubric(config, survey, options, note)
-    if survey.recordings and JUDGE not in config.models:
-        judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in survey.recordings]
-        )
-        config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
+    if survey.recordings and JUDGE not in config.models:
+        paths = [str(_lasting(path.resolve(), out)) for path in survey.recordings]
+        judge = ModelSettings(mode="recorded", model=options.recorded_model, paths=paths)
+        config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     files = {"project": folder.path(PROJECT_FILE), "rubric": folder.path(RUBRIC)}
     folder.write(RUBRIC, dump_rubric(rubric))
     with Project(config, rubric) as project:
@@ -289,6 +289,16 @@ def run_project(
     if checked is not None:
         files["disputed"] = write_rows(checked, out / DISPUTED)
     return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about, checked)
+
+
+def _lasting(path: Path, out: Path) -> Path:
+    """Return the path of a recording; one that ships with Accord is copied, because its environment may not last."""
+    if not path.is_relative_to(Path(str(package_files("accord"))).resolve()):
+        return path
+    copy = out.resolve() / JUDGEMENTS / path.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(path.read_bytes())
+    return copy
 
 
 def _with_judgements(
@@ -436,7 +446,7 @@ def _import_options(
 # --- output folder ---------------------------------------------------------------------------------------------------
 
 
-RUBRIC, STORE, DISPUTED = "rubric.yaml", "accord.db", "disputed.csv"
+RUBRIC, STORE, DISPUTED, JUDGEMENTS = "rubric.yaml", "accord.db", "disputed.csv", "judgments"
 _MARK = "run.json"
 _HEAD = """\
 # Project file written by `accord run`. You may edit it: a later run into this folder then keeps it and uses it.

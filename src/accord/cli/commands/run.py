@@ -182,11 +182,10 @@ def demo(
     if judge is not None:
         _run_with_judge(config, out, as_json, options, details)
         return
+    files = sources()
     if not (no_judge or with_models):
-        recorded = ModelSettings(mode="recorded", paths=[str(judgments())])
-        config = config.model_copy(update={"models": {"judge": recorded}})
-        options = replace(options, about=ABOUT_JUDGE, shows_judge=True)
-    _run(config, sources(), out, "auto", {}, False, as_json, options, details)
+        files, options = [*files, judgments()], replace(options, about=ABOUT_JUDGE, shows_judge=True)
+    _run(config, files, out, "auto", {}, False, as_json, options, details)
 
 
 @contextmanager
