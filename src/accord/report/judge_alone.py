@@ -1,6 +1,6 @@
-"""The judge alone beside the evaluator that learned from it: errors, the corrected mean, and the rows that differ.
+"""The judge alone, compared with the evaluator that learned from it: errors, the corrected mean, rows that differ.
 
-All figures are those of the verdict's ledger, and those of a check (`accord check`) of the judge's mean answers.
+The figures come from the verdict's ledger, and from a check (`accord check`) of the judge's mean answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABELS, _CELL = "labels", "cell"
 
 
 def check_of_judge(tried: Compared) -> CheckResult | None:
-    """Check the judge's mean answers against the ratings of a comparison; None without a judge or a common scale."""
+    """Check the judge's mean answers against a comparison's ratings; None if there is no judge or no common scale."""
     found = tried.comparison
     judge = next((each for each in found.systems if each.name == JUDGE_ALONE), None)
     if judge is None:
@@ -41,7 +41,7 @@ def check_of_judge(tried: Compared) -> CheckResult | None:
 
 
 def judge_sections(tried: Compared, checked: CheckResult, listed: str) -> list[Section]:
-    """Return the judge beside the evaluator and people, what learning adds, the corrected mean, and rows that differ.
+    """Return the errors of judge, evaluator and people, what learning adds, the corrected mean, and rows that differ.
 
     Args:
         tried: Comparison with the judge.
