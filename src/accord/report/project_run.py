@@ -164,11 +164,11 @@ class RunOptions:
         recorded_model: Recorded model to use as the judge.
         evaluator: Evaluator to fit without comparing all.
         about: Text for the report about the conversations and ratings.
-        shows_judge: Check the judge alone, and show it on the first screen.
         turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
         judges: Columns with a judge's answers, or with names of judges.
         orders: Orders of the words of scales, the highest first, such as `A>B>C` or `grade=A>B>C`.
+        shows_judge: Check the judge alone, and show it on the first screen.
 
     >>> RunOptions(main="helpful", scales={"helpful": (1, 5)}).turns
     'rated'
@@ -184,11 +184,11 @@ class RunOptions:
     recorded_model: str | None = None
     evaluator: str | None = None
     about: str = ""
-    shows_judge: bool = False
     turns: Turns = "rated"
     template: Mapping[str, Any] = field(default_factory=dict)
     judges: Sequence[str] = ()
     orders: Sequence[str] = ()
+    shows_judge: bool = False
 
 
 def run_project(
