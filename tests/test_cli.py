@@ -132,7 +132,8 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
     assert first == second and "scripted" in html.unescape(Path("judged-0/report.html").read_text(encoding="utf-8"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
     assert "unknown judge of the demo 'gpt'. Available: scripted" in refused("demo", "--judge", "gpt", "--out", "other")
-    assert "leave out one" in refused("demo", "--judge", "scripted", "--with-models", "--out", "other")
+    for other in ("--with-models", "--no-judge"):
+        assert f"{other} each take" in refused("demo", "--judge", "scripted", other, "--out", "other")
     assert os.environ["OPENAI_API_KEY"] == "sk-own"
 
 
@@ -141,15 +142,15 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo", "--details")
     first, *rest = result.stdout.split("\n\n")
     assert first.startswith(
-        "You can compare assistant versions by scores of new conversations: scores typically miss a person's rating by 0."
+        "You can judge single new conversations by their scores: scores typically miss a person's rating by 0."
     )
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
     assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text(encoding="utf-8"))
     assert "150 conversations, 507 ratings by 4 people" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
-        "accord.db", "accord.db.scores", "accord.yaml", "evaluators", "report.html", "rubric.yaml", "run.json",
-        "scores.jsonl",
+        "accord.db", "accord.db.scores", "accord.yaml", "disputed.csv", "evaluators", "judgments", "report.html",
+        "rubric.yaml", "run.json", "scores.jsonl",
     ]  # fmt: skip
     # The network has tests of its own, and so have intervals.
     write("accord.yaml", "metrics: [words]\nrepeats: 1\ndraws: 20\nevaluators: {default: {head: mixed}}\n")

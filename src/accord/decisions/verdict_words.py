@@ -51,12 +51,16 @@ def points(value: float | None) -> str:
 
 
 class Use(NamedTuple):
-    """Use of the scores: whether it is allowed, the values measured for exactly this use, and the rule behind it."""
+    """Use of the scores: whether it is allowed, the values measured for exactly this use, and its rules.
+
+    `rule` counts the rules that are met; `missing` names the others with their values, if the use is not allowed.
+    """
 
     use: str
     is_allowed: bool
     measured: str
     rule: str
+    missing: str = ""
 
 
 def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
@@ -72,7 +76,11 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[Use]:
     for needed, (text, shown) in enumerate(zip(USES, measured, strict=True), 1):
         rules = [rule for rule in checks if order.index(rule.state) <= needed and rule.is_met is not None]
         met = sum(bool(rule.is_met) for rule in rules)
-        uses.append(Use(text, place >= needed, shown, f"{met} of {count_of(len(rules), 'rule')} met"))
+        missed = [rule for rule in rules if not rule.is_met and order.index(rule.state) == needed]
+        above = [] if place >= needed - 1 else ["the rules above"]
+        named = [*above, *(f"{each.name} {each.value} ({each.limit})" for each in missed)]
+        missing = f"missing: {' · '.join(named)}" if place < needed else ""
+        uses.append(Use(text, place >= needed, shown, f"{met} of {count_of(len(rules), 'rule')} met", missing))
     return uses
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 from accord.edges import one_line_json
 from accord.project import Compared, Fitted, Imported, RecordedAgreement, imported_text
+from accord.report.judge_alone import judge_sections
 from accord.results import Document, Figure, Section, Table, Text
 from accord.scoring import ScoreRun, Turns, training_text
+from accord.table_check import CheckResult
 from accord.values import Estimate
+
+DISPUTED = "disputed.csv"
+"""File of the rows on which the judge and a person differ, in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class RunResult:
         files: Written files by name: `report`, `scores`, ...
         notes: Sentences on guesses and limits.
         about: Text about the conversations and ratings.
+        checked: Check of the judge alone, if the run shows it.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -47,12 +53,19 @@ class RunResult:
     files: Mapping[str, Path]
     notes: Sequence[str] = ()
     about: str = ""
+    checked: CheckResult | None = None
 
     def document(self) -> Document:
-        """Return the verdict and the link of the report; imports, comparison and files are details."""
+        """Return the verdict and the link of the report; imports, comparison and files are details.
+
+        With a check of the judge, the first screen has the judge alone and what learning adds; the uses are details.
+        """
         tried, scored = self.fitted.held_out, self.scored.to_json()
         name = self.fitted.evaluator.name
         found = Document(f"learned {name}", "without held-out ratings") if tried is None else tried.verdict.document()
+        if tried is not None and self.checked is not None:
+            own = [replace(each, is_detail=True) for each in found.sections]
+            found = replace(found, sections=[*judge_sections(tried, self.checked, DISPUTED), *own])
         report = self.files.get("report")
         link = None if report is None else Section("", "", [Text(report.resolve().as_uri(), label="report")])
         compared = self.compared or tried
@@ -93,11 +106,17 @@ class RunResult:
             "fitted": self.fitted.to_json(),
             "comparison": None if comparison is None else comparison.to_json(),
             "recorded": [row.to_json() for row in self.recorded],
+            "judge": None if self.checked is None else self._judge_alone(self.checked),
             "scored": self.scored.to_json(),
             "unscored": dict(self.scored.counts.unscored),
             "files": {name: str(path) for name, path in self.files.items()},
             "notes": list(self.notes),
         }
+
+    def _judge_alone(self, checked: CheckResult) -> dict[str, Any]:
+        """Return the means with the judge's bias, and the counts of rows, as JSON."""
+        found = checked.to_json()
+        return {name: found[name] for name in ("means", "labeled", "disputed")}
 
 
 @dataclass(frozen=True)
@@ -119,6 +138,7 @@ class RunOptions:
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
         judges: Columns with a judge's answers, or with names of judges.
         orders: Orders of the words of scales, the highest first, such as `A>B>C` or `grade=A>B>C`.
+        shows_judge: Check the judge alone, and show it on the first screen.
 
     >>> RunOptions(main="helpful", scales={"helpful": (1, 5)}).turns
     'rated'
@@ -138,3 +158,4 @@ class RunOptions:
     template: Mapping[str, Any] = field(default_factory=dict)
     judges: Sequence[str] = ()
     orders: Sequence[str] = ()
+    shows_judge: bool = False

@@ -11,4 +11,4 @@ from .result import (
     repeat_lines as repeat_lines,
     signed as signed,
 )
-from .rows import cell_rows as cell_rows, row_columns as row_columns
+from .rows import cell_rows as cell_rows, most_different as most_different, row_columns as row_columns

@@ -9,7 +9,7 @@ from typing import Any
 from accord.edges import count_of, one_line
 from accord.results import agreement_word, html_table, number, p_text, text_table
 from accord.statistics import SIGNIFICANT, AlternativeAnnotators
-from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability
+from accord.table_check.agreement import UNANIMOUS, AgreementRow, Repeatability, table_point
 from accord.table_check.automation import Automation, slice_text
 from accord.table_check.biases import BiasRow, CalibrationRow
 from accord.table_check.means import Means, SystemRows
@@ -134,19 +134,22 @@ class CheckResult:
         return f"it {word} the {self.mean_name} by {Estimate(*sorted_size(bias))}"
 
     @property
-    def verdict(self) -> str:
-        """The finding in one sentence."""
-        row = self.main
-        corrected = self.means.corrected
+    def report_text(self) -> str:
+        """The figure to report in words: the corrected mean, or the win rate of the best system."""
         raw = next((each.mean.value for each in self.means.rows), None)
         instead = f" instead of {raw:.2f}" if raw is not None and self.is_biased else ""
-        report = f"report {corrected}{instead}"
         if self.pairs is not None and self.systems.systems:
             best = self.systems.systems[0]
             rate = Estimate(best.mean, best.low, best.high)
-            report = f"report a win rate of {one_line(best.system, 40)} of {rate}"
+            return f"report a win rate of {one_line(best.system, 40)} of {rate}"
+        return f"report {self.means.corrected}{instead}"
+
+    @property
+    def verdict(self) -> str:
+        """The finding in one sentence."""
+        row = self.main
         figure = f"{row.statistic} {row.judge}"
-        after = "." if corrected.low is None else f"; {self.bias_text}; {report}."
+        after = "." if self.means.corrected.low is None else f"; {self.bias_text}; {self.report_text}."
         if self.means.is_selective:
             after = "; no mean is reported, because the labeled rows are not a random part of all rows."
         if row.judge.value is None or row.judge.low is None:
@@ -298,12 +301,15 @@ def confusion_rows(confusion: Confusion) -> tuple[list[str], list[list[str]]]:
     return header, [[f"people say {name}", *(f"{count:,}" for count in row)] for name, row in counts]
 
 
-def disputed_lines(result: CheckResult) -> Iterator[str]:
-    """Yield the number of rows where the judge and a person differ, and of those where people do."""
+def disputed_lines(result: CheckResult, listed: str = "list them: --rows disputed.csv") -> Iterator[str]:
+    """Yield the number of rows where the judge and a person differ, with where they are listed, and where people do."""
     if result.confusion is not None or result.disputed:
-        split = f"; people differ in {result.split:,}" if len(result.labels_by) > 1 else ""
-        hint = " (list them: --rows disputed.csv)" if result.disputed else ""
-        yield f"the judge and a person differ in {result.disputed:,} of {count_of(result.labeled, 'row')}{split}{hint}"
+        is_continuous = result.scale.kind == "continuous"
+        by = f" by over {table_point(result.table):g}" if is_continuous and result.table is not None else ""
+        split = f"; people differ in {result.split:,}" if len(result.labels_by) > 1 and not is_continuous else ""
+        hint = f" ({listed})" if result.disputed else ""
+        rows = count_of(result.labeled, "row")
+        yield f"the judge and a person differ{by} in {result.disputed:,} of {rows}{split}{hint}"
 
 
 def mean_rows(result: CheckResult) -> list[list[str]]:

@@ -100,6 +100,19 @@ def differing_rows(table: JudgedTable) -> NDArray[np.intp]:
     return np.flatnonzero(widest > least + 1e-9)
 
 
+def most_different(table: JudgedTable, most: int) -> list[dict[str, str | None]]:
+    """Return rows where the judge and a person differ; those with the most different mean answer and label first.
+
+    Raises:
+        BadInput: The judge answers on another scale.
+    """
+    places = differing_rows(table)
+    answer = table.mean_answer
+    assert answer is not None
+    order = np.argsort(-np.abs(answer - table.mean_label)[places], kind="stable")[:most]
+    return [table_row(table, int(place)) for place in places[order]]
+
+
 def rows_of_cell(table: JudgedTable, label: float, answer: float) -> NDArray[np.intp]:
     """Return the places of rows with a label and an answer."""
     assert table.answer is not None

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,9 +42,10 @@ from accord.project import (
     survey_options,
     synthetic_note,
 )
-from accord.report import RunOptions, RunResult, write_report
+from accord.report import DISPUTED, RunOptions, RunResult, check_of_judge, write_report
 from accord.scoring import ScoreOptions, score
 from accord.statistics import SingleGroup
+from accord.table_check import write_rows
 from accord.values import PROJECT_FILE, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
 
 SHIPPED = "llm-rubric"
@@ -101,12 +103,11 @@ def run_project(
         raise BadInput(f"{named}: only labels; name their conversations too: {command}")
     config, options = _with_edited_rubric(folder, config, options, note)
     rubric = _rubric(config, survey, options, note)
-    if survey.recordings and JUDGE not in config.models:
-        judge = ModelSettings(
-            mode="recorded", model=options.recorded_model, paths=[str(path.resolve()) for path in survey.recordings]
-        )
-        config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     out.mkdir(parents=True, exist_ok=True)
+    if survey.recordings and JUDGE not in config.models:
+        paths = [str(_lasting(path.resolve(), out)) for path in survey.recordings]
+        judge = ModelSettings(mode="recorded", model=options.recorded_model, paths=paths)
+        config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
     files = {"project": folder.path(PROJECT_FILE), "rubric": folder.path(RUBRIC)}
     folder.write(RUBRIC, dump_rubric(rubric))
     with Workspace(config, rubric) as project:
@@ -145,7 +146,21 @@ def run_project(
             on_stage("reporting")
             files["report"] = out / "report.html"
             write_report(project, files["report"], fitted, options.about, out.absolute().name)
-    return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about)
+    tried = fitted.held_out
+    checked = check_of_judge(tried) if options.shows_judge and tried is not None else None
+    if checked is not None:
+        files["disputed"] = write_rows(checked, out / DISPUTED)
+    return RunResult(imported, compared, fitted, scored, agreement, files, notes, options.about, checked)
+
+
+def _lasting(path: Path, out: Path) -> Path:
+    """Return the path of a recording; one that ships with Accord is copied, because its environment may not last."""
+    if not path.is_relative_to(Path(str(package_files("accord"))).resolve()):
+        return path
+    copy = out.resolve() / JUDGEMENTS / path.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(path.read_bytes())
+    return copy
 
 
 def _with_judgements(
@@ -293,7 +308,7 @@ def _import_options(
 # --- output folder ---------------------------------------------------------------------------------------------------
 
 
-RUBRIC, STORE = "rubric.yaml", "accord.db"
+RUBRIC, STORE, JUDGEMENTS = "rubric.yaml", "accord.db", "judgments"
 _MARK = "run.json"
 _HEAD = """\
 # Project file written by `accord run`. You may edit it: a later run into this folder then keeps it and uses it.

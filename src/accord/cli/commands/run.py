@@ -148,20 +148,27 @@ def demo(
             help="`scripted`: ask a decision model that runs in this process and answers by a rule; needs no key.",
         ),
     ] = None,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="Learn from word counts alone, without the recorded judge.")
+    ] = False,
     details: Details = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
+    """Try everything on 150 written conversations: a judge, learning, validation, scores, a report.
+
+    The judge's answers were recorded from a language model.
+    """
     if judge not in (None, SCRIPTED):
         raise UnknownName("judge of the demo", judge, [SCRIPTED])
-    if judge is not None and with_models:
-        raise BadInput("--judge and --with-models each take their own evidence; leave out one of them")
+    if judge is not None and (with_models or no_judge):
+        other = "--with-models" if with_models else "--no-judge"
+        raise BadInput(f"--judge and {other} each take their own evidence; leave out one of them")
     from accord.embedded import is_ready
     from accord.learning import EvaluatorSettings
     from accord.models import ModelSettings
     from accord.project import Config
     from accord.report import RunOptions
-    from accord.sample import ABOUT, sources
+    from accord.sample import ABOUT, ABOUT_JUDGE, judgments, sources
 
     # `auto` comes to the same here, and takes most of its time to try a network.
     mixed = {"default": EvaluatorSettings(head="mixed")}
@@ -173,10 +180,13 @@ def demo(
         update = {"metrics": ["lexical", "embedding"], "models": {"likelihood": likelihood}}
         config = config.model_copy(update=update)
     options = RunOptions(infers=False, evaluator=config.evaluator, about=ABOUT)
-    if judge is None:
-        _run(config, sources(), out, "auto", {}, False, as_json, options, details)
+    if judge is not None:
+        _run_with_judge(config, out, as_json, options, details)
         return
-    _run_with_judge(config, out, as_json, options, details)
+    files = sources()
+    if not (no_judge or with_models):
+        files, options = [*files, judgments()], replace(options, about=ABOUT_JUDGE, shows_judge=True)
+    _run(config, files, out, "auto", {}, False, as_json, options, details)
 
 
 @contextmanager

@@ -75,7 +75,8 @@ class _EvaluatorPages:
             return None
         verdict = verdict_in_use(self.context.project, folder) or {}
         ledger = Ledger.from_json(in_use["ledger"])
-        limits = list(dict.fromkeys(each["rule"] for each in verdict.get("uses", ()) if not each["is_allowed"]))[-1:]
+        refused = [each for each in verdict.get("uses", ()) if not each["is_allowed"]]
+        limits = [each.get("missing") or each["rule"] for each in refused][:1]
         rows = [("Learns", f"{in_use['learned']:,} ratings" if in_use["learned"] is not None else "unknown")]
         rows += [("Checked", ledger["error"].about)] if "error" in ledger else []
         rows += [("Limits", "; ".join(limits))] if limits else []
