@@ -1,0 +1,478 @@
+"""Batches of scored conversations: did the scores change, by how much, and how much is that in people's ratings?
+
+`batch_change` is the one rule behind `accord score`, `accord watch`, the board, `accord gate` and `accord cycle`. A
+batch is a run of `accord score`, or a week of live scores. The latest batch is compared with the earlier ones within
+assistant versions (`accord.statistics.batch_changes`). If it is not shown to differ, the latest two and four together
+are compared as well, so that a small change that lasts is found. Every comparison of every batch spends its part of the
+level: the probability of any false alarm is at most 5%, however many batches are read.
+
+A batch that differs stays out of the reference, so that a change that lasts is reported until it ends. Scores of
+another evaluator begin anew.
+
+Nothing is ever reported as unchanged: a comparison that shows no change states what it sees, with the interval.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import hypot, isfinite
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.learning import HeldOutAnswers
+from accord.results import Document, Figure, Ledger, Section, Table, Text, counted
+from accord.statistics import CONFIDENCE, SIGNIFICANT, holm, normal_tail
+from accord.statistics.batch_changes import Cells, Difference, Sight, difference, sight, spent_level
+from accord.values import Estimate
+
+Floats = NDArray[np.float64]
+Names = NDArray[np.object_]
+State = Literal["no batch", "first", "few", "unclear", "fell", "rose"]
+"""State of the latest batch: `unclear` is a comparison that shows no change."""
+
+WINDOWS = {1: 0.4, 2: 0.2, 4: 0.2}
+"""Numbers of latest batches that are compared together, each with its part of a comparison's level."""
+NEW_VERSION = 0.2
+"""Part of a comparison's level for versions without an earlier batch."""
+USELESS = 0.5
+"""Width of an interval of people's change, as a share of the scale, from which it tells nothing."""
+DIMENSIONS = ("version", "topic", "language")
+"""Properties of conversations that may show the cause of a change."""
+MOST_GROUPS = 12
+"""Groups of one dimension whose changes are listed: those with the most new conversations."""
+SOURCE = "accord.decisions.batch_change"
+ASSUMPTION = (
+    "This holds if the change moves the scores as differences among conversations do; a change whose cause the scores "
+    "do not see cannot be measured by them"
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Scores of one batch, one row per conversation.
+
+    Attributes:
+        key: Run, or the Monday of a week of live scores.
+        name: Name in sentences.
+        conversation: (n,) ids.
+        value: (n,) mean score of each conversation.
+        version, topic, language: (n,) names; empty if unknown.
+    """
+
+    key: str
+    name: str
+    conversation: Names
+    value: Floats
+    version: Names
+    topic: Names
+    language: Names
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """Change of a part of the conversations, within versions.
+
+    Attributes:
+        dimension: `version`, `topic` or `language`.
+        name: Name of the group.
+        change: Difference with its interval; for a version without an earlier batch, against all earlier conversations.
+        new, reference: Numbers of compared conversations.
+        is_new: True for a version without an earlier batch.
+        is_cause: True if the group changed more than the others, beyond chance.
+        others: Change of the other groups.
+    """
+
+    dimension: str
+    name: str
+    change: Estimate
+    new: int
+    reference: int
+    is_new: bool = False
+    is_cause: bool = False
+    others: float | None = None
+
+
+@dataclass(frozen=True)
+class BatchChange:
+    """Comparison of the latest batch of scores with the earlier ones.
+
+    Attributes:
+        state: Result of the comparison.
+        batch: Name of the latest batch; empty without one.
+        key: Its run or week.
+        window: Number of latest batches that were compared together.
+        conversations: Conversations of these batches.
+        reference: Names of the reference batches.
+        scores: Change of the mean score within versions, with an interval that holds at all batches together.
+        people: Change of people's mean rating behind it; without a value if the evaluator cannot tell.
+        blind: Reason why the evaluator cannot tell the change of people's ratings; empty if it can.
+        seen: Part of a change of people's ratings that the scores show, with its 95% interval.
+        compared: Numbers of compared conversations, new and reference.
+        means: Mean score of the latest and of the reference batches, over all versions.
+        groups: Changes by version, topic and language.
+        smallest: Half width of the interval: smaller changes of the scores could not be seen.
+        number: Number of comparisons so far.
+        evaluator: Evaluator that made the scores.
+        new_version: Version without an earlier batch, if its comparison is the reported one.
+        keys, reference_keys: Runs and weeks of the compared and the reference batches.
+    """
+
+    state: State
+    batch: str = ""
+    key: str = ""
+    window: int = 1
+    conversations: int = 0
+    reference: tuple[str, ...] = ()
+    scores: Estimate = Estimate()
+    people: Estimate = Estimate()
+    blind: str = ""
+    seen: Estimate = Estimate()
+    compared: tuple[int, int] = (0, 0)
+    means: tuple[float | None, float | None] = (None, None)
+    groups: tuple[GroupChange, ...] = ()
+    number: int = 0
+    evaluator: str = ""
+    new_version: str = ""
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    reference_keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_alarm(self) -> bool:
+        """True if the scores changed."""
+        return self.state in ("fell", "rose")
+
+    @property
+    def causes(self) -> tuple[GroupChange, ...]:
+        """Groups that changed more than the others."""
+        return tuple(each for each in self.groups if each.is_cause)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Figures of the comparison."""
+        return Ledger(self._figures())
+
+    def _figures(self) -> Iterator[Figure]:
+        if self.scores.value is None:
+            return
+        about = (
+            f"{counted(self.compared[0], 'new conversation')} and {self.compared[1]:,} of "
+            f"{counted(len(self.reference), 'earlier batch', 'earlier batches')}, within versions"
+        )
+        n = self.compared[0]
+        yield Figure.measured("batch_change", self.scores, n, about, "scores", source=SOURCE, of=self.evaluator)
+        if self.people.value is not None:
+            yield Figure.measured("people_change", self.people, n, about, "scores", source=SOURCE, of=self.evaluator)
+        if self.seen.value is not None:
+            yield Figure.measured("seen_share", self.seen, about="held-out ratings", source=SOURCE, of=self.evaluator)
+        for each in self.groups:
+            told = f"{counted(each.new, 'new conversation')} and {each.reference:,} earlier ones"
+            yield Figure.measured("batch_change", each.change, each.new, told, "scores",
+                                  part=f"{each.dimension} {each.name}", source=SOURCE, of=self.evaluator)  # fmt: skip
+
+    @property
+    def finding(self) -> str:
+        """The change of the scores in one sentence."""
+        if self.state == "no batch":
+            return "No batch of scores yet, so no change can be found."
+        latest = self.batch if self.window == 1 else f"the latest {self.window} batches, up to {self.batch}"
+        if self.state == "first":
+            more = "a change can be seen from the second batch of this evaluator on"
+            return f"Not enough batches to tell a change: {latest} is the first one; {more}."
+        if self.state == "few":
+            seen = " and ".join(f"{mean:.2f}" for mean in self.means if mean is not None)
+            return (
+                f"Not enough conversations to tell a change: {latest} and the earlier batches share too few of one "
+                f"version; mean scores, over all versions: {seen}."
+            )
+        figure = self.ledger["batch_change"].text()
+        against = f"within versions, against {counted(len(self.reference), 'earlier batch', 'earlier batches')}"
+        if self.new_version:
+            against = f"of the new version {self.new_version}, against the versions of {against.rpartition('against ')[2]}"
+        if self.state == "unclear":
+            return f"Not enough to tell a change of the scores of {latest}: {figure} {against}."
+        return f"Scores {self.state} in {latest}: {figure} {against}."
+
+    @property
+    def in_people(self) -> str:
+        """The change of people's mean rating in one sentence; empty without a comparison."""
+        if self.scores.value is None:
+            return ""
+        if self.blind:
+            return f"This evaluator cannot tell by how much people's ratings changed: {self.blind}."
+        figure = self.ledger["people_change"].text()
+        if self.state == "unclear":
+            return f"In people's ratings, that is {figure} points."
+        return f"That is about {figure} points in people's ratings."
+
+    @property
+    def cause(self) -> str:
+        """Sentence on the groups that changed most; empty without an alarm or without such a group."""
+        if not self.is_alarm or not self.causes:
+            return ""
+        ledger, told = self.ledger, list[str]()
+        for each in self.causes:
+            figure = ledger[f"batch_change:{each.dimension} {each.name}"].text()
+            others = "" if each.others is None else f" (others {each.others:+.2f})".replace("-", "−")
+            told.append(f"new version {each.name} {figure}" if each.is_new else
+                        f"{each.dimension} {each.name} {figure}{others}")  # fmt: skip
+        return f"Most of it is in {'; '.join(told)}."
+
+    @property
+    def summary(self) -> str:
+        """All sentences."""
+        return " ".join(filter(None, [self.finding, self.in_people, self.cause]))
+
+    @property
+    def notes(self) -> list[str]:
+        """Assumptions behind the figures, as sentences."""
+        return [f"{ASSUMPTION}."] if self.people.value is not None else []
+
+    def section(self, more: Sequence[str] = ()) -> Section:
+        """Return the comparison as a section: the finding, groups, assumptions, and further sentences."""
+        ledger = self.ledger
+        rows = [
+            [each.dimension, f"{each.name or 'unknown'}{' (new)' if each.is_new else ''}", f"{each.new:,}",
+             f"{each.reference:,}", ledger[f"batch_change:{each.dimension} {each.name}"]]
+            for each in self.groups
+        ]  # fmt: skip
+        header = ["by", "group", "new", "earlier", "change of scores"]
+        parts = [Table(header, rows)] if rows else []
+        notes = [Text(each, "soft") for each in (*self.notes, *more)]
+        return Section("Latest batch", self.summary, [*parts, *notes])
+
+    def document(self, more: Sequence[str] = ()) -> Document:
+        """Return the comparison as a document."""
+        titles = {"fell": "Scores fell", "rose": "Scores rose", "unclear": "Not enough to tell a change"}
+        return Document(titles.get(self.state, "Not enough batches"), "", [self.section(more)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison with its sentences and figures."""
+        groups = [
+            {"dimension": each.dimension, "name": each.name, **_ends(each.change), "new": each.new,
+             "reference": each.reference, "is_new": each.is_new, "is_cause": each.is_cause, "others": each.others}
+            for each in self.groups
+        ]  # fmt: skip
+        return {
+            "state": self.state, "is_alarm": self.is_alarm, "batch": self.batch, "key": self.key,
+            "window": self.window, "conversations": self.conversations, "reference": list(self.reference),
+            "scores": _ends(self.scores), "people": _ends(self.people), "cannot_tell": self.blind,
+            "seen": _ends(self.seen), "compared": list(self.compared), "means": list(self.means), "groups": groups,
+            "number": self.number, "evaluator": self.evaluator, "summary": self.summary, "notes": self.notes,
+            "figures": self.ledger.to_json(),
+        }  # fmt: skip
+
+
+def _ends(estimate: Estimate) -> dict[str, float | None]:
+    return {name: None if end is None or not isfinite(end) else end for name, end in estimate.to_json().items()}
+
+
+def sight_of(held_out: HeldOutAnswers | None) -> Sight | None:
+    """Return how much of a change of people's ratings the scores of an evaluator show, or `None` if it is unknown.
+
+    Ratings of one group with the same predictions are about one text.
+    """
+    if held_out is None or not len(held_out.answer):
+        return None
+    ratings, first, place = np.unique(held_out.rating, return_index=True, return_inverse=True)
+    score = np.bincount(place, held_out.new @ held_out.options) / np.bincount(place)
+    group, answer = held_out.group[first], held_out.answer[first]
+    known = np.column_stack([group, np.round(score, 9)])
+    text = np.unique(known, axis=0, return_inverse=True)[1].reshape(-1)
+    return sight(score, held_out.options[answer], text, group)
+
+
+def batch_change(
+    batches: Sequence[Batch], seen: Sight | None, span: float, evaluator: str = "", level: float = 1 - CONFIDENCE
+) -> BatchChange:
+    """Compare the latest batch with the earlier ones.
+
+    Args:
+        batches: Batches of one evaluator in order of time, without empty ones.
+        seen: Sight of the evaluator, or `None` if it is unknown.
+        span: Width of the scale.
+        evaluator: Name of the evaluator.
+        level: Probability of any false alarm, at all batches together.
+    """
+    found = BatchChange("no batch"), None, 1.0
+    for found in _each(batches, seen, span, evaluator, level):
+        pass
+    last, chosen, allowed = found
+    return last if chosen is None else replace(last, groups=(*last.groups, *_groups(batches, chosen, allowed)))
+
+
+def batch_changes(
+    batches: Sequence[Batch], seen: Sight | None, span: float, evaluator: str = "", level: float = 1 - CONFIDENCE
+) -> Iterator[BatchChange]:
+    """Yield the comparison of each batch as it was then, without groups; arguments as for `batch_change`."""
+    return (each for each, _, _ in _each(batches, seen, span, evaluator, level))
+
+
+def _each(
+    batches: Sequence[Batch], seen: Sight | None, span: float, evaluator: str, level: float
+) -> Iterator[tuple[BatchChange, _Compared | None, float]]:
+    """Yield the comparison of each batch, the comparison behind it, and the level of its intervals of groups."""
+    if not batches:
+        return
+    versions, cells = _cells(batches, [each.version for each in batches])
+    changed: set[int] = set()
+    number = 0
+    for place, latest in enumerate(batches):
+        reference = [other for other in range(place) if other not in changed]
+        about: dict[str, Any] = {"batch": latest.name, "key": latest.key, "evaluator": evaluator, "number": number}
+        mean = float(latest.value.mean())
+        if not reference:
+            first = BatchChange("first", **about, conversations=len(latest), means=(mean, None), keys=(latest.key,))
+            yield first, None, level
+            continue
+        number += 1
+        about["number"], allowed = number, spent_level(number, level)
+        within = list(_windows(cells, place, changed, allowed))
+        fresh = list(_newcomers(cells, versions, place, reference, allowed * NEW_VERSION))
+        stated = [each for each in within if each.is_stated] or [each for each in fresh if each.is_stated]
+        chosen = min(stated, key=lambda each: each.test.p) if stated else next(iter(within + fresh), None)
+        about["means"] = mean, float(np.concatenate([batches[one].value for one in reference]).mean())
+        if chosen is None:
+            names = tuple(batches[one].name for one in reference)
+            few = BatchChange("few", **about, conversations=len(latest), reference=names, keys=(latest.key,))
+            yield few, None, level
+            continue
+        people, blind = _in_people(chosen.change, seen, span)
+        state: State = "unclear" if not stated else "fell" if chosen.test.value < 0 else "rose"
+        newcomers = [GroupChange("version", each.version, each.change, each.test.new, each.test.reference, True,
+                                 each.is_stated) for each in fresh]  # fmt: skip
+        done = BatchChange(
+            state, **about, window=len(chosen.new), conversations=sum(len(batches[one]) for one in chosen.new),
+            reference=tuple(batches[one].name for one in chosen.reference), scores=chosen.change, people=people,
+            blind=blind, seen=Estimate() if seen is None else seen.least, new_version=chosen.version,
+            compared=(chosen.test.new, chosen.test.reference), keys=tuple(batches[one].key for one in chosen.new),
+            groups=tuple(newcomers), reference_keys=tuple(batches[one].key for one in chosen.reference),
+        )  # fmt: skip
+        yield done, chosen, allowed
+        if stated and not chosen.version:
+            changed.update(chosen.new)
+
+
+class _Compared(NamedTuple):
+    """Comparison of new batches with reference batches; of a version without an earlier batch, by its name."""
+
+    new: Sequence[int]
+    reference: Sequence[int]
+    test: Difference
+    level: float
+    version: str = ""
+
+    @property
+    def change(self) -> Estimate:
+        return self.test.interval(self.level)
+
+    @property
+    def is_stated(self) -> bool:
+        return self.test.p < self.level
+
+
+def _windows(cells: Cells, place: int, changed: set[int], allowed: float) -> Iterator[_Compared]:
+    """Yield the comparison of the latest batch, then of longer windows that end with it.
+
+    The earlier batches of a longer window must all have been found changed, in the direction of the latest batch, or
+    none of them.
+    """
+    latest = None
+    for length, part in WINDOWS.items():
+        new = list(range(place - length + 1, place + 1))
+        reference = [other for other in range(new[0]) if other not in changed]
+        earlier = changed & set(new[:-1])
+        if new[0] < 1 or not reference or (earlier and len(earlier) < length - 1):
+            continue
+        test = difference(cells, new, reference)
+        latest = test if length == 1 else latest
+        if test is not None and latest is not None and (not earlier or latest.value * test.value > 0):
+            yield _Compared(new, reference, test, allowed * part)
+
+
+def _newcomers(
+    cells: Cells, versions: Sequence[str], place: int, reference: Sequence[int], allowed: float
+) -> Iterator[_Compared]:
+    """Yield the comparison of each version without an earlier batch with all conversations of the reference."""
+    counts = cells.n[list(reference)].sum(axis=0)
+    fresh = [one for one in np.flatnonzero(cells.n[place]).tolist() if not counts[one]]
+    for one in fresh:
+        only = np.arange(len(versions)) == one
+        mine = Cells(*(np.where(only, each[[place]], 0.0).sum(axis=1, keepdims=True) for each in _sums(cells)))
+        others = Cells(*(each[list(reference)].sum(axis=1, keepdims=True) for each in _sums(cells)))
+        both = Cells(*(np.concatenate(pair) for pair in zip(_sums(mine), _sums(others), strict=True)))
+        test = difference(both, [0], range(1, len(reference) + 1))
+        if test is not None:
+            yield _Compared([place], reference, test, allowed / len(fresh), versions[one])
+
+
+def _sums(cells: Cells) -> tuple[Floats, Floats, Floats]:
+    return cells.n, cells.total, cells.squares
+
+
+def _cells(batches: Sequence[Batch], strata: Sequence[Names]) -> tuple[list[str], Cells]:
+    """Return the names of the strata, and the sums by batch and stratum."""
+    names, place = np.unique(np.concatenate(strata).astype(str), return_inverse=True)
+    of = np.repeat(np.arange(len(batches)), [len(each) for each in batches])
+    values = np.concatenate([each.value for each in batches])
+    return names.tolist(), Cells.of(values, of, place.reshape(-1), (len(batches), len(names)))
+
+
+def _in_people(scores: Estimate, seen: Sight | None, span: float) -> tuple[Estimate, str]:
+    """Return the change of people's mean rating, or an empty estimate and the reason why it cannot be told."""
+    if seen is None:
+        return Estimate(), "too few held-out ratings are stored with it"
+    if not seen.is_clear:
+        return Estimate(), "its scores are not shown to rise with people's ratings, in held-out ratings"
+    found = seen.change(scores)
+    if found.low is None or found.high is None or not isfinite(found.high - found.low):
+        return Estimate(), "its scores are not shown to rise with people's ratings, in held-out ratings"
+    if found.high - found.low > USELESS * span:
+        seen_text = Figure.measured("seen_share", seen.least).text()
+        return Estimate(), (
+            f"its scores show {seen_text} of a change, so the interval would be from {found.low:+.1f} to "
+            f"{found.high:+.1f} points".replace("-", "−")
+        )
+    return found, ""
+
+
+def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> Iterator[GroupChange]:
+    """Yield the changes of groups of conversations, with the causes: groups that changed more than the others."""
+    new, reference = list(chosen.new), list(chosen.reference)
+    used = [batches[one] for one in (*new, *reference)]
+    sides = range(len(new)), range(len(new), len(used))
+    known: list[tuple[str, str, Difference, Difference | None]] = []
+    for dimension in DIMENSIONS:
+        names = [getattr(each, dimension) for each in used]
+        labels = Counter(np.concatenate(names[: len(new)]).tolist())
+        if len(set(np.concatenate(names).tolist())) < 2:
+            continue
+        for label, _ in labels.most_common(MOST_GROUPS):
+            parts = [
+                difference(_cells(of, [each.version for each in of])[1], *sides)
+                for is_in in (True, False)
+                for of in ([_only(each, (name == label) == is_in) for each, name in zip(used, names, strict=True)],)
+            ]
+            if parts[0] is not None:
+                known.append((dimension, label, parts[0], parts[1]))
+    apart = [1.0 if rest is None else _p_apart(own, rest) for _, _, own, rest in known]
+    for (dimension, label, own, rest), p in zip(known, holm(apart) if apart else [], strict=True):
+        is_larger = rest is not None and abs(own.value) > abs(rest.value) and own.value * chosen.test.value > 0
+        yield GroupChange(dimension, label, own.interval(allowed), own.new, own.reference, False,
+                          is_larger and p < SIGNIFICANT, None if rest is None else rest.value)  # fmt: skip
+
+
+def _only(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
+    columns = ("conversation", "value", "version", "topic", "language")
+    return replace(batch, **{name: getattr(batch, name)[rows] for name in columns})
+
+
+def _p_apart(own: Difference, rest: Difference) -> float:
+    """Return the two-sided p of equal changes of two groups of conversations."""
+    return float(2 * normal_tail(abs(own.value - rest.value) / hypot(own.error, rest.error)))
