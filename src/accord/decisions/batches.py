@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import hypot, isfinite
+from math import ceil, hypot, isfinite
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,8 +25,17 @@ from numpy.typing import NDArray
 
 from accord.learning import HeldOutAnswers
 from accord.results import Document, Figure, Ledger, Section, Table, Text, counted
-from accord.statistics import CONFIDENCE, SIGNIFICANT, holm, normal_tail
-from accord.statistics.batch_changes import Cells, Difference, Sight, difference, sight, spent_level
+from accord.statistics import CONFIDENCE, SIGNIFICANT, holm, label_plans, normal_quantile, normal_tail
+from accord.statistics.batch_changes import (
+    FEWEST_RATED,
+    Cells,
+    Difference,
+    Sight,
+    difference,
+    rated_change,
+    sight,
+    spent_level,
+)
 from accord.values import Estimate
 
 Floats = NDArray[np.float64]
@@ -42,6 +51,8 @@ USELESS = 0.5
 """Width of an interval of people's change, as a share of the scale, from which it tells nothing."""
 DIMENSIONS = ("version", "topic", "language")
 """Properties of conversations that may show the cause of a change."""
+FEWEST_LABELS, MOST_LABELS = 10, 150
+"""Smallest and largest number of labels of each side that are proposed."""
 MOST_GROUPS = 12
 """Groups of one dimension whose changes are listed: those with the most new conversations."""
 SOURCE = "accord.decisions.batch_change"
@@ -120,6 +131,9 @@ class BatchChange:
         smallest: Half width of the interval: smaller changes of the scores could not be seen.
         number: Number of comparisons so far.
         evaluator: Evaluator that made the scores.
+        labels: Number of labels of new and of reference conversations that would show the change of people's ratings.
+        rated: Change of people's mean rating by labels, or no value without labels on both sides.
+        rated_counts: Numbers of labeled conversations, new and reference.
         new_version: Version without an earlier batch, if its comparison is the reported one.
         keys, reference_keys: Runs and weeks of the compared and the reference batches.
     """
@@ -139,6 +153,9 @@ class BatchChange:
     groups: tuple[GroupChange, ...] = ()
     number: int = 0
     evaluator: str = ""
+    labels: int = 0
+    rated: Estimate = Estimate()
+    rated_counts: tuple[int, int] = (0, 0)
     new_version: str = ""
     keys: tuple[str, ...] = field(default=(), repr=False)
     reference_keys: tuple[str, ...] = field(default=(), repr=False)
@@ -171,6 +188,10 @@ class BatchChange:
             yield Figure.measured("people_change", self.people, n, about, "scores", source=SOURCE, of=self.evaluator)
         if self.seen.value is not None:
             yield Figure.measured("seen_share", self.seen, about="held-out ratings", source=SOURCE, of=self.evaluator)
+        if self.rated.value is not None:
+            rated = f"{self.rated_counts[0]:,} new and {self.rated_counts[1]:,} earlier labeled conversations"
+            yield Figure.measured("rated_change", self.rated, sum(self.rated_counts), rated, "people", source=SOURCE,
+                                  of=self.evaluator)  # fmt: skip
         for each in self.groups:
             told = f"{counted(each.new, 'new conversation')} and {each.reference:,} earlier ones"
             yield Figure.measured("batch_change", each.change, each.new, told, "scores",
@@ -225,17 +246,48 @@ class BatchChange:
         return f"Most of it is in {'; '.join(told)}."
 
     @property
+    def by_labels(self) -> str:
+        """Sentence on the change by labels of these conversations; empty without an alarm or without labels."""
+        if not self.is_alarm or not any(self.rated_counts):
+            return ""
+        counts = f"{self.rated_counts[0]:,} new and {self.rated_counts[1]:,} earlier labeled conversations"
+        change = {"fell": "fall", "rose": "rise"}[self.state]
+        low, high = self.rated.low, self.rated.high
+        if low is None or high is None:
+            return (
+                f"Not enough labels to tell if people see the {change}: {counts}, at least {FEWEST_RATED} of each are "
+                "needed by the same people."
+            )
+        figure = f"{self.ledger['rated_change'].text()} points, by {counts}"
+        if low <= 0 <= high:
+            return f"Not enough labels to tell if people see the {change}: {figure}."
+        is_seen = (high < 0) == (self.state == "fell")
+        return f"People see the {change}: {figure}." if is_seen else f"People see the opposite: {figure}."
+
+    @property
+    def next(self) -> str:
+        """Command of the next step: label conversations; empty without an alarm, or once people see the change."""
+        if not self.is_alarm or (self.rated.low is not None and self.by_labels.startswith("People")):
+            return ""
+        return f"accord label next --for change --count {max(self.labels - sum(self.rated_counts), FEWEST_RATED)}"
+
+    @property
     def summary(self) -> str:
         """All sentences."""
-        return " ".join(filter(None, [self.finding, self.in_people, self.cause]))
+        return " ".join(filter(None, [self.finding, self.in_people, self.cause, self.by_labels]))
 
     @property
     def notes(self) -> list[str]:
         """Assumptions behind the figures, as sentences."""
         return [f"{ASSUMPTION}."] if self.people.value is not None else []
 
-    def section(self, more: Sequence[str] = ()) -> Section:
-        """Return the comparison as a section: the finding, groups, assumptions, and further sentences."""
+    @property
+    def lines(self) -> list[str]:
+        """The sentences, the assumptions and the next step, for a terminal."""
+        return [self.summary, *self.notes, *([f"Let people rate some: {self.next}"] if self.next else [])]
+
+    def section(self) -> Section:
+        """Return the comparison as a section: the finding, groups, assumptions, and the next step."""
         ledger = self.ledger
         rows = [
             [each.dimension, f"{each.name or 'unknown'}{' (new)' if each.is_new else ''}", f"{each.new:,}",
@@ -244,13 +296,13 @@ class BatchChange:
         ]  # fmt: skip
         header = ["by", "group", "new", "earlier", "change of scores"]
         parts = [Table(header, rows)] if rows else []
-        notes = [Text(each, "soft") for each in (*self.notes, *more)]
+        notes = [Text(each, "soft") for each in self.lines[1:]]
         return Section("Latest batch", self.summary, [*parts, *notes])
 
-    def document(self, more: Sequence[str] = ()) -> Document:
+    def document(self) -> Document:
         """Return the comparison as a document."""
         titles = {"fell": "Scores fell", "rose": "Scores rose", "unclear": "Not enough to tell a change"}
-        return Document(titles.get(self.state, "Not enough batches"), "", [self.section(more)])
+        return Document(titles.get(self.state, "Not enough batches"), "", [self.section()])
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison with its sentences and figures."""
@@ -264,7 +316,9 @@ class BatchChange:
             "window": self.window, "conversations": self.conversations, "reference": list(self.reference),
             "scores": _ends(self.scores), "people": _ends(self.people), "cannot_tell": self.blind,
             "seen": _ends(self.seen), "compared": list(self.compared), "means": list(self.means), "groups": groups,
-            "number": self.number, "evaluator": self.evaluator, "summary": self.summary, "notes": self.notes,
+            "number": self.number, "evaluator": self.evaluator, "labels": self.labels, "rated": _ends(self.rated),
+            "rated_counts": list(self.rated_counts), "next": self.next, "summary": self.summary, "notes": self.notes,
+            "lines": self.lines,
             "figures": self.ledger.to_json(),
         }  # fmt: skip
 
@@ -352,7 +406,7 @@ def _each(
             reference=tuple(batches[one].name for one in chosen.reference), scores=chosen.change, people=people,
             blind=blind, seen=Estimate() if seen is None else seen.least, new_version=chosen.version,
             compared=(chosen.test.new, chosen.test.reference), keys=tuple(batches[one].key for one in chosen.new),
-            groups=tuple(newcomers), reference_keys=tuple(batches[one].key for one in chosen.reference),
+            labels=_labels(people, seen, span), groups=tuple(newcomers), reference_keys=tuple(batches[one].key for one in chosen.reference),
         )  # fmt: skip
         yield done, chosen, allowed
         if stated and not chosen.version:
@@ -440,6 +494,46 @@ def _in_people(scores: Estimate, seen: Sight | None, span: float) -> tuple[Estim
             f"{found.high:+.1f} points".replace("-", "−")
         )
     return found, ""
+
+
+def _labels(people: Estimate, seen: Sight | None, span: float) -> int:
+    """Return the labels of both sides that show a change of people's ratings with the power of `label_plans`.
+
+    Without an estimate, an eighth of the scale is to be shown.
+    """
+    size = abs(people.value or 0.0) or span / 8
+    spread = span / 4 if seen is None else seen.spread
+    away = float(normal_quantile(1 - SIGNIFICANT / 2) + normal_quantile(label_plans.POWER))
+    return 2 * min(max(ceil(2 * (away * spread / size) ** 2), FEWEST_LABELS), MOST_LABELS)
+
+
+def with_labels(found: BatchChange, batches: Sequence[Batch], ratings: Sequence[tuple[str, str, float]]) -> BatchChange:
+    """Return the change with what labels of these conversations say about it.
+
+    Args:
+        found: The change of the latest batch.
+        batches: The batches.
+        ratings: Conversation, annotator and rating of each label.
+    """
+    if not found.is_alarm or found.new_version:
+        return found
+    sides = {**dict.fromkeys(found.reference_keys, False), **dict.fromkeys(found.keys, True)}
+    known = {
+        name: (sides[each.key], version, value)
+        for each in batches if each.key in sides
+        for name, version, value in zip(each.conversation, each.version, each.value.tolist(), strict=True)
+    }  # fmt: skip
+    rows = [(name, annotator, rating, *known[name]) for name, annotator, rating in ratings if name in known]
+    if not rows:
+        return found
+    names, annotators, values, new, versions, scores = zip(*rows, strict=True)
+    is_new = np.array(new, dtype=bool)
+    half = ((found.scores.high or 0.0) - (found.scores.low or 0.0)) / 2
+    error = half / float(normal_quantile((1 + CONFIDENCE) / 2))  # at most: the interval is wider than 95%
+    of_scores = Difference(found.scores.value or 0.0, error, 1.0, *found.compared, 0.0)
+    rated = rated_change(np.array(values, dtype=float), is_new, versions, annotators, names, np.array(scores), of_scores)
+    counts = tuple(len({name for name, side in zip(names, new, strict=True) if side == wanted}) for wanted in (True, False))
+    return replace(found, rated=rated, rated_counts=(counts[0], counts[1]))
 
 
 def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> Iterator[GroupChange]:

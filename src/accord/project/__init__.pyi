@@ -51,4 +51,5 @@ from .project_files import new_project as new_project, project_template as proje
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
+from .scored_batches import change_of_scores as change_of_scores, change_report as change_report
 from .workspace import EVALUATORS as EVALUATORS

@@ -273,6 +273,7 @@ def gate_checks(
     card: str | Path | None = None,
     require_refit: bool = False,
     allow_unproven: bool = False,
+    max_fall: float | None = None,
 ) -> list[Check]:
     """Check the verdict and the conditions of a gate, with the arguments and errors of `Project.gate`."""
     question = project.question
@@ -284,11 +285,12 @@ def gate_checks(
         checks.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
     if required is not None:
         min_agreement = min_within = None
-    has_more = not checks or (min_agreement, min_within, min_mean) != (None, None, None)
+    has_more = not checks or (min_agreement, min_within, min_mean, max_fall) != (None, None, None, None)
     if has_more:
         checks += check_gate(
-            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
-        )
+            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale,
+            max_fall,
+        )  # fmt: skip
     if required is not None and required.subject.kind == "evaluator":
         name = required.subject.name
         verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}

@@ -127,6 +127,11 @@ DEFINITIONS: Mapping[str, Definition] = {
         "change in people's ratings", "Change of people's mean rating that moves the scores by the change of scores, "
         "as differences among held-out conversations do", "difference", "points",
     ),
+    "rated_change": Definition(
+        "change by people", "Mean rating of the latest batch minus the mean rating of the earlier batches, within "
+        "assistant versions and annotators, from labels of some conversations and the scores of all", "difference",
+        "points",
+    ),
     "seen_share": Definition(
         "seen by the scores", "Part of a difference of people's mean ratings that the scores show, in held-out ratings",
         "share",

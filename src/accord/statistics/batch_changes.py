@@ -32,6 +32,11 @@ research", 1939; Carroll, Ruppert, Stefanski & Crainiceanu, "Measurement Error i
 
 **Change in people's points.** q = D/κ, with Fieller's interval of all q with (D - q·κ)² ≤ h_D² + q²·h_κ², where h are
 half widths and D and κ come from different conversations (Fieller, JRSS B 16, 1954).
+
+**Change by labels.** Labels of some conversations of both sides measure the change itself, whatever its cause. Ratings
+are regressed on the side, with an effect of each version and of each annotator, and the score; with the coefficients β
+of the side and λ of the score, the change is β + λ·D (regression estimator of double sampling: Cochran, "Sampling
+Techniques", 1977, chapter 12). Its variance is clustered by conversation, plus λ²·var D.
 """
 
 from __future__ import annotations
@@ -191,6 +196,7 @@ class Sight:
             is measured.
         texts, ratings: Number of held-out texts and ratings behind it.
         is_repeated: True if people's disagreement about one text is measured.
+        spread: Standard deviation of the mean ratings of texts.
     """
 
     least: Estimate
@@ -198,6 +204,7 @@ class Sight:
     texts: int
     ratings: int
     is_repeated: bool
+    spread: float = 0.0
 
     @property
     def is_clear(self) -> bool:
@@ -262,7 +269,7 @@ def sight(score: Floats, rating: Floats, text: NDArray[np.intp], group: NDArray[
         value = float(_kappa(sums.sum(axis=0)[None], is_repeated, end)[0])
         of = partial(_of_groups, sums, is_repeated, end)
         found.append(jackknife_of(of, len(groups), len(s), value if np.isfinite(value) else None, is_bounded=False))
-    return Sight(found[0], found[-1], len(names), len(rating), is_repeated)
+    return Sight(found[0], found[-1], len(names), len(rating), is_repeated, float(mean.std()))
 
 
 def _of_groups(sums: Floats, is_repeated: bool, end: str, kept: Floats) -> Floats:
@@ -281,3 +288,61 @@ def _kappa(sums: Floats, is_repeated: bool, end: str) -> Floats:
         elif end == "most":
             return (ss - s**2 / n) / (n - 1) / np.where(covariance > 0, covariance, np.nan)
         return covariance / np.where(variance > 0, variance, np.nan)
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+FEWEST_RATED = 5
+"""Smallest number of labeled conversations on each side."""
+FEWEST_WITH_SCORES = 20
+"""Smallest number of labeled conversations from which scores help."""
+
+
+def rated_change(
+    rating: Floats,
+    is_new: NDArray[np.bool_],
+    version: Sequence[str],
+    annotator: Sequence[str],
+    conversation: Sequence[str],
+    score: Floats,
+    scores: Difference | None,
+) -> Estimate:
+    """Return the change of people's mean rating by labels; without ends if the labels cannot separate it.
+
+    They cannot with fewer than `FEWEST_RATED` conversations on a side, or if other people rated the two sides.
+
+    Args:
+        rating: (n,) ratings.
+        is_new: (n,) True for conversations of the new batches, False for the reference.
+        version: (n,) version of each conversation.
+        annotator: (n,) annotator of each rating.
+        conversation: (n,) conversation of each rating.
+        score: (n,) score of the conversation.
+        scores: Difference of all scores; `None` ignores the scores.
+    """
+    names, cluster = np.unique(np.asarray(conversation, dtype=str), return_inverse=True)
+    sides = [len(set(cluster[is_new == side].tolist())) for side in (True, False)]
+    if min(sides) < FEWEST_RATED:
+        return Estimate()
+    columns = [np.equal.outer(np.asarray(each, dtype=str), np.unique(np.asarray(each, dtype=str)))
+               for each in (version, annotator)]  # fmt: skip
+    effects = np.concatenate(columns, axis=1).astype(float)
+    with_scores = scores is not None and len(names) >= FEWEST_WITH_SCORES and float(np.ptp(score)) > 0
+    own = [is_new.astype(float), *([score - score.mean()] if with_scores else [])]
+    design = np.column_stack([effects, *own])
+    rank = int(np.linalg.matrix_rank(design))
+    freedom = len(names) - rank
+    if rank == np.linalg.matrix_rank(np.delete(design, effects.shape[1], axis=1)) or freedom < 3:
+        return Estimate()
+    inverse = np.linalg.pinv(design)
+    coefficients = inverse @ rating
+    wanted = np.zeros(design.shape[1])
+    wanted[effects.shape[1]] = 1.0
+    error_of_scores = 0.0
+    if with_scores and scores is not None:
+        wanted[-1] = scores.value
+        error_of_scores = float(coefficients[-1]) * scores.error
+    influence = np.bincount(cluster, (wanted @ inverse) * (rating - design @ coefficients))
+    variance = len(names) / max(freedom, 1) * float(influence @ influence) + error_of_scores**2
+    value, half = float(wanted @ coefficients), t_quantile((1 + CONFIDENCE) / 2, freedom) * sqrt(variance)
+    return Estimate(value, value - half, value + half)
