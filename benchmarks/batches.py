@@ -6,14 +6,16 @@ half of the variance of ratings is quality. A score is a shrunk, noisy image of 
 single ratings. The evaluator's held-out data are 200 conversations, each rated by two of four people (`one rating`: by
 one person). From week 5 on, the quality of all conversations falls.
 
-batches-quiet    streams of 12 weeks without a change that state one in any week. In `busy` streams, all scores of a week
-                 move together by a random amount with a standard deviation of a tenth of a conversation's score.
-batches-fall     for falls of people's mean rating in standard deviations of ratings: weeks from the first fallen one (1)
-                 until the fall is stated; streams without a statement in 8 weeks; share of intervals for people's
-                 ratings that hold the true change of the compared weeks (`held`), and at the first statement the whole
-                 fall (`held_fall`); share of weeks in which the evaluator cannot tell the fall in people's points, of all
-                 weeks (`cannot_tell`) and of the weeks with a statement (`cannot_tell_stated`); median width of the
-                 intervals of statements in points. `half seen`: the scores see half of the cause, as no rule can know.
+batches-quiet    streams of 12 weeks without a change that state one in any week. In `busy` streams, all scores of a
+                 week move together by a random amount with a standard deviation of .075 of a conversation's score, as
+                 in weeks of the busy days of `drift.py`.
+batches-fall     for falls of people's mean rating in standard deviations of ratings: weeks from the first fallen one
+                 (1) until the fall is stated; streams without a statement in 8 weeks; share of intervals for people's
+                 ratings that hold the true change of the compared weeks (`held`), and at the first statement the
+                 whole fall (`held_fall`); share of weeks in which the evaluator cannot tell the fall in people's
+                 points, of all weeks (`cannot_tell`) and of the weeks with a statement (`cannot_tell_stated`); median
+                 width of the intervals of statements in points. In `half seen` streams, the scores see half of the
+                 cause, which no rule can know.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ COLUMNS = ("what", "kind", "r", "fall", "streams", "alarms", "share", "weeks_med
 def rated(quality: np.ndarray, rng: np.random.Generator, leniency: np.ndarray | None = None) -> np.ndarray:
     """Return a rating of each quality, by a new person or with a given leniency."""
     own = rng.normal(0, LENIENCY, len(quality)) if leniency is None else leniency
-    return np.clip(np.round(quality + own + rng.normal(0, NOISE, len(quality))), 1, 5)
+    return np.asarray(np.clip(np.round(quality + own + rng.normal(0, NOISE, len(quality))), 1, 5))
 
 
 def qualities(n: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +88,7 @@ class World:
 
 def scores(quality: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
     """Return the scores of an evaluator: shrunk images of quality and noise."""
-    return MIDDLE + SHRINKAGE * (quality + rng.normal(0, noise, len(quality)) - MIDDLE)
+    return np.asarray(MIDDLE + SHRINKAGE * (quality + rng.normal(0, noise, len(quality)) - MIDDLE))
 
 
 def held_out(noise: float, ratings: int, rng: np.random.Generator) -> Sight | None:

@@ -46,7 +46,9 @@ def week(
     return chats, qualities
 
 
-def ratings(chats: list[dict[str, Any]], qualities: list[float], people: int = 2, seed: int = 0) -> list[dict[str, Any]]:
+def ratings(
+    chats: list[dict[str, Any]], qualities: list[float], people: int = 2, seed: int = 0
+) -> list[dict[str, Any]]:
     """Return ratings of conversations by some of three people."""
     rng, found = np.random.default_rng([seed, 99]), []
     leniency = dict(zip(("ann", "bob", "cat"), rng.normal(0, 0.3, 3), strict=True))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.learning import HeldOutAnswers
-from accord.results import Document, Figure, Ledger, Section, Table, Text, counted
+from accord.results import Document, Figure, Ledger, Part, Section, Table, Text, counted
 from accord.statistics import CONFIDENCE, SIGNIFICANT, holm, label_plans, normal_quantile, normal_tail
 from accord.statistics.batch_changes import (
     FEWEST_RATED,
@@ -201,7 +201,7 @@ class BatchChange:
     def finding(self) -> str:
         """The change of the scores in one sentence."""
         if self.state == "no batch":
-            return "No batch of scores yet, so no change can be found."
+            return "No batch of scores yet; score new conversations: accord score."
         latest = self.batch if self.window == 1 else f"the latest {self.window} batches, up to {self.batch}"
         if self.state == "first":
             more = "a change can be seen from the second batch of this evaluator on"
@@ -215,7 +215,9 @@ class BatchChange:
         figure = self.ledger["batch_change"].text()
         against = f"within versions, against {counted(len(self.reference), 'earlier batch', 'earlier batches')}"
         if self.new_version:
-            against = f"of the new version {self.new_version}, against the versions of {against.rpartition('against ')[2]}"
+            against = (
+                f"of the new version {self.new_version}, against the versions of {against.rpartition('against ')[2]}"
+            )
         if self.state == "unclear":
             return f"Not enough to tell a change of the scores of {latest}: {figure} {against}."
         return f"Scores {self.state} in {latest}: {figure} {against}."
@@ -289,13 +291,13 @@ class BatchChange:
     def section(self) -> Section:
         """Return the comparison as a section: the finding, groups, assumptions, and the next step."""
         ledger = self.ledger
-        rows = [
+        rows: list[list[str | Figure]] = [
             [each.dimension, f"{each.name or 'unknown'}{' (new)' if each.is_new else ''}", f"{each.new:,}",
              f"{each.reference:,}", ledger[f"batch_change:{each.dimension} {each.name}"]]
             for each in self.groups
         ]  # fmt: skip
         header = ["by", "group", "new", "earlier", "change of scores"]
-        parts = [Table(header, rows)] if rows else []
+        parts: list[Part] = [Table(header, rows)] if rows else []
         notes = [Text(each, "soft") for each in self.lines[1:]]
         return Section("Latest batch", self.summary, [*parts, *notes])
 
@@ -354,10 +356,10 @@ def batch_change(
         evaluator: Name of the evaluator.
         level: Probability of any false alarm, at all batches together.
     """
-    found = BatchChange("no batch"), None, 1.0
-    for found in _each(batches, seen, span, evaluator, level):
-        pass
-    last, chosen, allowed = found
+    found = list(_each(batches, seen, span, evaluator, level))
+    if not found:
+        return BatchChange("no batch", evaluator=evaluator)
+    last, chosen, allowed = found[-1]
     return last if chosen is None else replace(last, groups=(*last.groups, *_groups(batches, chosen, allowed)))
 
 
@@ -405,8 +407,9 @@ def _each(
             state, **about, window=len(chosen.new), conversations=sum(len(batches[one]) for one in chosen.new),
             reference=tuple(batches[one].name for one in chosen.reference), scores=chosen.change, people=people,
             blind=blind, seen=Estimate() if seen is None else seen.least, new_version=chosen.version,
-            compared=(chosen.test.new, chosen.test.reference), keys=tuple(batches[one].key for one in chosen.new),
-            labels=_labels(people, seen, span), groups=tuple(newcomers), reference_keys=tuple(batches[one].key for one in chosen.reference),
+            compared=(chosen.test.new, chosen.test.reference), labels=_labels(people, seen, span),
+            groups=tuple(newcomers), keys=tuple(batches[one].key for one in chosen.new),
+            reference_keys=tuple(batches[one].key for one in chosen.reference),
         )  # fmt: skip
         yield done, chosen, allowed
         if stated and not chosen.version:
@@ -531,8 +534,12 @@ def with_labels(found: BatchChange, batches: Sequence[Batch], ratings: Sequence[
     half = ((found.scores.high or 0.0) - (found.scores.low or 0.0)) / 2
     error = half / float(normal_quantile((1 + CONFIDENCE) / 2))  # at most: the interval is wider than 95%
     of_scores = Difference(found.scores.value or 0.0, error, 1.0, *found.compared, 0.0)
-    rated = rated_change(np.array(values, dtype=float), is_new, versions, annotators, names, np.array(scores), of_scores)
-    counts = tuple(len({name for name, side in zip(names, new, strict=True) if side == wanted}) for wanted in (True, False))
+    rated = rated_change(
+        np.array(values, dtype=float), is_new, versions, annotators, names, np.array(scores), of_scores
+    )
+    counts = tuple(
+        len({name for name, side in zip(names, new, strict=True) if side == wanted}) for wanted in (True, False)
+    )
     return replace(found, rated=rated, rated_counts=(counts[0], counts[1]))
 
 

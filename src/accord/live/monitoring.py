@@ -300,8 +300,8 @@ class DayRow(TypedDict):
 class MonitoringReport(TypedDict):
     """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance.
 
-    `change`, if requested, compares the latest batch of scores with the earlier ones, and `drift` attributes a change to
-    the assistant or the judge.
+    `change`, if requested, compares the latest batch of scores with the earlier ones, and `drift` attributes a change
+    to the assistant or the judge.
     """
 
     days: list[DayRow]
@@ -431,8 +431,8 @@ class MonitoringThread:
     `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
     `training` is the evidence that the evaluator learned from. Without `flushes`, a follower writes the sketches, each
     time with its position in the log. `mart` has the logs of other processes, which may have been killed.
-    `check_batches` compares the latest batch of scores with the earlier ones, at the start and in each check; `change` is
-    the latest comparison.
+    `check_batches` compares the latest batch of scores with the earlier ones, at the start and in each check; `change`
+    is the latest comparison.
     """
 
     def __init__(

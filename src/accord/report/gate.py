@@ -112,8 +112,8 @@ def check_gate(
         synthetic: Setting for synthetic conversations; runs with another setting are ignored.
         training: True to count scores of conversations that the evaluator learned from.
         scale: Scale of the scores, if their mean lies within it.
-        max_fall: Largest fall of people's mean rating, in points of the scale, that the latest batch of scores may show;
-            at least 0. See `fall_check`.
+        max_fall: Largest fall of people's mean rating, in points of the scale, that the latest batch of scores may
+            show; at least 0. See `fall_check`.
 
     Raises:
         BadInput: No condition is given, a limit is out of range, or no run can be checked.
@@ -146,16 +146,18 @@ def check_gate(
 def fall_check(project: Project, run: str | None, max_fall: float | None) -> list[Check]:
     """Return the check of the latest batch of scores against the earlier ones; `None` states the change alone.
 
-    A fall that is stated fails unless the whole interval of the change of people's mean rating is within `max_fall`, and
-    fails if the evaluator cannot tell it. A change that cannot be told from none passes, and says so: a gate fails on
-    evidence.
+    A fall that is stated fails unless the whole interval of the change of people's mean rating is within `max_fall`,
+    and fails if the evaluator cannot tell it. A change that cannot be told from none passes, and says so: a gate fails
+    on evidence.
 
     Args:
         project: The project.
         run: The latest run with scores.
         max_fall: Largest fall of people's mean rating in points.
     """
-    name = "change of the latest scores" if max_fall is None else f"fall of the latest scores, at most {max_fall:g} points"
+    name = "change of the latest scores"
+    if max_fall is not None:
+        name = f"fall of the latest scores, at most {max_fall:g} points"
     found = change_of_scores(project)
     if found is None or run not in found.keys:
         reason = "the latest scores are not by the evaluator in use, or their scale has no numbers; run accord score"

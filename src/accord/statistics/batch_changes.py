@@ -267,8 +267,8 @@ def sight(score: Floats, rating: Floats, text: NDArray[np.intp], group: NDArray[
     found = []
     for end in ("least",) if is_repeated else ("least", "most"):
         value = float(_kappa(sums.sum(axis=0)[None], is_repeated, end)[0])
-        of = partial(_of_groups, sums, is_repeated, end)
-        found.append(jackknife_of(of, len(groups), len(s), value if np.isfinite(value) else None, is_bounded=False))
+        kappa = partial(_of_groups, sums, is_repeated, end)
+        found.append(jackknife_of(kappa, len(groups), len(s), value if np.isfinite(value) else None, is_bounded=False))
     return Sight(found[0], found[-1], len(names), len(rating), is_repeated, float(mean.std()))
 
 
@@ -286,8 +286,8 @@ def _kappa(sums: Floats, is_repeated: bool, end: str) -> Floats:
         if is_repeated:
             variance = variance - spread / repeats * inverse / n
         elif end == "most":
-            return (ss - s**2 / n) / (n - 1) / np.where(covariance > 0, covariance, np.nan)
-        return covariance / np.where(variance > 0, variance, np.nan)
+            return np.asarray((ss - s**2 / n) / (n - 1) / np.where(covariance > 0, covariance, np.nan))
+        return np.asarray(covariance / np.where(variance > 0, variance, np.nan))
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------

@@ -426,7 +426,8 @@ def _quiet(found: Attribution) -> str:
         return "No new scores of finished days yet, so no drift can be found."
     said = "No new scores yet"
     if found.conversations and found.days < MIN_DAYS:
-        said = f"Not enough days to tell a change of the scores day by day: {count_of(found.days, 'day')} of {MIN_DAYS} needed"
+        few = f"{count_of(found.days, 'day')} of {MIN_DAYS} needed"
+        said = f"Not enough days to tell a change of the scores day by day: {few}"
     elif found.conversations:
         said = f"Not enough to tell a change of the scores day by day since {_day(found.first_day)}"
     if not found.asks:

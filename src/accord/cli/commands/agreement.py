@@ -66,8 +66,8 @@ def next_(
         typer.Option(
             "--for",
             help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which "
-            "measures agreement most narrowly. `change`: such samples of the latest batch, whose scores changed, and of "
-            "the earlier batches.",
+            "measures agreement most narrowly. `change`: such samples of the latest batch, whose scores changed, and "
+            "of the earlier ones.",
         ),
     ] = "evaluator",
     out: Annotated[
@@ -194,8 +194,8 @@ def gate(
         typer.Option(
             "--max-fall",
             min=0.0,
-            help="Fail if the latest batch of scores fell, unless the interval of the fall in people's ratings is within "
-            "so many points.",
+            help="Fail if the latest batch of scores fell, unless the interval of the fall in people's ratings is "
+            "within so many points.",
         ),
     ] = None,
     include_training: InTraining = False,

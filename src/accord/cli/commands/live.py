@@ -258,7 +258,7 @@ def watch(
         new += [change.summary] if change and is_new else []
         attributed, is_new = drift.drift_report(project, used=used)
         new += [attributed["summary"]] if attributed and is_new else []
-        found = {"change": change and change.to_json(), "drift": attributed, "new_alarms": len(new)}
+        found = {"change": None if change is None else change.to_json(), "drift": attributed, "new_alarms": len(new)}
         result = {**report(project.store, days, labels=labels), **found}
         options.show(result, lambda result: _report_text(cast("MonitoringReport", result)))
         if config.webhook is not None:

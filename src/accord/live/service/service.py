@@ -251,7 +251,7 @@ def open_service(
             found = report(project.store, before=lambda _: ingestor.settle())
             change, _ = change_report(project, used=ingestor.scorer.evaluator)
             attributed, _ = drift.drift_report(project, used=ingestor.scorer.evaluator)
-            return {**found, "change": change and change.to_json(), "drift": attributed}
+            return {**found, "change": None if change is None else change.to_json(), "drift": attributed}
 
         yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(sinks))
 
