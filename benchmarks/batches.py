@@ -1,6 +1,7 @@
 """Weekly batches of scores: false alarms without a change, and planted falls of people's ratings.
 
-A stream has 12 weeks of 200 conversations by two assistant versions, whose shares change from week to week. Each
+A stream has 12 weeks of 200 conversations by two assistant versions, whose shares change from week to week, about four
+topics in two languages. Each
 conversation has a quality; a rating is the quality plus the leniency of the person and noise, rounded to 1 to 5, and
 half of the variance of ratings is quality. A score is a shrunk, noisy image of the quality with a correlation r with
 single ratings. The evaluator's held-out data are 200 conversations, each rated by two of four people (`one rating`: by
@@ -29,7 +30,7 @@ from itertools import product
 import numpy as np
 from harness import Row, chosen, finish, options, rows_of_part
 
-from accord.decisions.batches import Batch, batch_changes
+from accord.decisions.batches import Batch, BatchChange, batch_change
 from accord.statistics import share_interval
 from accord.statistics.batch_changes import Sight, sight
 
@@ -107,16 +108,22 @@ def weeks(noise: float, fall: float, busy: float, rng: np.random.Generator) -> l
         quality, version = qualities(CONVERSATIONS, rng.uniform(0.3, 0.7), rng)
         value = scores(quality - fall * (week >= FALL), noise, rng) + busy * spread * rng.normal()
         names = np.array([f"{week}-{place}" for place in range(CONVERSATIONS)], dtype=object)
-        nothing = np.full(CONVERSATIONS, "", dtype=object)
+        topic, language = (np.array(names, dtype=object)[rng.integers(0, len(names), CONVERSATIONS)]
+                           for names in (("orders", "refunds", "offers", "repairs"), ("en", "de")))  # fmt: skip
         found.append(Batch(str(week), f"week {week + 1}", names, value, np.array(["v1", "v2"], dtype=object)[version],
-                           nothing, nothing))  # fmt: skip
+                           topic, language))  # fmt: skip
     return found
 
 
 def is_alarm(seed: int, noise: float, busy: float) -> bool:
     """Return True if a stream without a change states one."""
     rng = np.random.default_rng(seed)
-    return any(each.is_alarm for each in batch_changes(weeks(noise, 0.0, busy, rng), None, SPAN))
+    return any(each.is_alarm for each in read_weekly(weeks(noise, 0.0, busy, rng), None))
+
+
+def read_weekly(batches: list[Batch], sees: Sight | None) -> Iterator[BatchChange]:
+    """Yield the comparison of each week, read at its end."""
+    return (batch_change(batches[:end], sees, SPAN) for end in range(1, len(batches) + 1))
 
 
 def quiet(streams: int, pool: Executor) -> Iterator[Row]:
@@ -145,8 +152,7 @@ def fall_of(
     rng = np.random.default_rng([seed, 7])
     sees, stated = held_out(noise, ratings, rng), None
     held, held_fall, cannot, cannot_stated, widths = list[bool](), None, list[bool](), list[bool](), list[float]()
-    changes = batch_changes(weeks(noise, seen * quality, 0.0, rng), sees, SPAN)
-    for week, change in enumerate(changes):
+    for week, change in enumerate(read_weekly(weeks(noise, seen * quality, 0.0, rng), sees)):
         if week < FALL:
             continue
         fallen = [np.mean([int(key) >= FALL for key in keys]) for keys in (change.keys, change.reference_keys)]

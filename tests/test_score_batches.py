@@ -53,7 +53,8 @@ WEEKS = [batch(1), batch(2), batch(3)]
     ([*WEEKS, batch(4, 0.4)], "rose", "Scores rose in week 4: +0.50"),
     ([*WEEKS, batch(4, -0.4), batch(5, -0.4)], "fell", "against 3 earlier batches"),
     ([*WEEKS, batch(4, -0.4), batch(5)], "unclear", "Not enough to tell a change of the scores of week 5: "),
-    ([*WEEKS, batch(4, -0.8, only="a")], "fell", "Most of it is in topic a −0.60 [−0.82, −0.38] (others +0.04)"),
+    ([*WEEKS, batch(4, -0.8, only="a")], "fell", "Most of it is in topic a −0.60 [−0.89, −0.32] (others +0.04)"),
+    ([*WEEKS, batch(4, -0.5, only="a")], "fell", "Scores of topic a fell in week 4: −0.30"),
     ([*WEEKS, batch(4, -0.9, version="v3")], "fell", "of the new version v3, against the versions of 3 earlier batches"),
     ([*WEEKS, batch(4, count=3)], "few", "Not enough conversations to tell a change: week 4"),
 ])  # fmt: skip

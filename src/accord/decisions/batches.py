@@ -2,9 +2,9 @@
 
 `batch_change` is the one rule behind `accord score`, `accord watch`, the board, `accord gate` and `accord cycle`. A
 batch is a run of `accord score`, or a week of live scores. The latest batch is compared with the earlier ones within
-assistant versions (`accord.statistics.batch_changes`). If it is not shown to differ, the latest two and four together
-are compared as well, so that a small change that lasts is found. Every comparison of every batch spends its part of the
-level: the probability of any false alarm is at most 5%, however many batches are read.
+assistant versions (`accord.statistics.batch_changes`). The latest two and four together are compared as well, so that a
+small change that lasts is found, and so is each version, topic and language. Every comparison of every batch spends its
+part of the level: the probability of any false alarm is at most 5%, however many batches are read.
 
 A batch that differs stays out of the reference, so that a change that lasts is reported until it ends. Scores of
 another evaluator begin anew.
@@ -43,10 +43,10 @@ Names = NDArray[np.object_]
 State = Literal["no batch", "first", "few", "unclear", "fell", "rose"]
 """State of the latest batch: `unclear` is a comparison that shows no change."""
 
-WINDOWS = {1: 0.4, 2: 0.2, 4: 0.2}
+WINDOWS = {1: 0.4, 2: 0.15, 4: 0.15}
 """Numbers of latest batches that are compared together, each with its part of a comparison's level."""
-NEW_VERSION = 0.2
-"""Part of a comparison's level for versions without an earlier batch."""
+NEW_VERSION, GROUPS = 0.1, 0.2
+"""Parts of a comparison's level for versions without an earlier batch, and for all groups together."""
 USELESS = 0.5
 """Width of an interval of people's change, as a share of the scale, from which it tells nothing."""
 DIMENSIONS = ("version", "topic", "language")
@@ -128,13 +128,14 @@ class BatchChange:
         compared: Numbers of compared conversations, new and reference.
         means: Mean score of the latest and of the reference batches, over all versions.
         groups: Changes by version, topic and language.
-        smallest: Half width of the interval: smaller changes of the scores could not be seen.
         number: Number of comparisons so far.
         evaluator: Evaluator that made the scores.
         labels: Number of labels of new and of reference conversations that would show the change of people's ratings.
         rated: Change of people's mean rating by labels, or no value without labels on both sides.
         rated_counts: Numbers of labeled conversations, new and reference.
         new_version: Version without an earlier batch, if its comparison is the reported one.
+        group: Dimension and name of a group, if it alone is shown to differ; empty names otherwise. `overall` is then
+            the change of all conversations.
         keys, reference_keys: Runs and weeks of the compared and the reference batches.
     """
 
@@ -157,6 +158,8 @@ class BatchChange:
     rated: Estimate = Estimate()
     rated_counts: tuple[int, int] = (0, 0)
     new_version: str = ""
+    group: tuple[str, str] = ("", "")
+    overall: Estimate = Estimate()
     keys: tuple[str, ...] = field(default=(), repr=False)
     reference_keys: tuple[str, ...] = field(default=(), repr=False)
 
@@ -164,6 +167,11 @@ class BatchChange:
     def is_alarm(self) -> bool:
         """True if the scores changed."""
         return self.state in ("fell", "rose")
+
+    def is_about(self, batch: Batch) -> NDArray[np.bool_]:
+        """Return, (n,), True for the conversations of a batch that the change is about: all, or those of a group."""
+        dimension, name = self.group
+        return np.ones(len(batch), dtype=bool) if not dimension else np.asarray(getattr(batch, dimension) == name)
 
     @property
     def causes(self) -> tuple[GroupChange, ...]:
@@ -220,6 +228,10 @@ class BatchChange:
             )
         if self.state == "unclear":
             return f"Not enough to tell a change of the scores of {latest}: {figure} {against}."
+        if self.group[0]:
+            overall = Figure.measured("batch_change", self.overall).text()
+            named = f"{self.group[0]} {self.group[1] or 'unknown'}"
+            return f"Scores of {named} {self.state} in {latest}: {figure} {against}; of all conversations: {overall}."
         return f"Scores {self.state} in {latest}: {figure} {against}."
 
     @property
@@ -237,7 +249,7 @@ class BatchChange:
     @property
     def cause(self) -> str:
         """Sentence on the groups that changed most; empty without an alarm or without such a group."""
-        if not self.is_alarm or not self.causes:
+        if not self.is_alarm or not self.causes or self.group[0]:
             return ""
         ledger, told = self.ledger, list[str]()
         for each in self.causes:
@@ -315,7 +327,8 @@ class BatchChange:
         ]  # fmt: skip
         return {
             "state": self.state, "is_alarm": self.is_alarm, "batch": self.batch, "key": self.key,
-            "window": self.window, "conversations": self.conversations, "reference": list(self.reference),
+            "window": self.window, "group": list(self.group), "overall": _ends(self.overall),
+            "conversations": self.conversations, "reference": list(self.reference),
             "scores": _ends(self.scores), "people": _ends(self.people), "cannot_tell": self.blind,
             "seen": _ends(self.seen), "compared": list(self.compared), "means": list(self.means), "groups": groups,
             "number": self.number, "evaluator": self.evaluator, "labels": self.labels, "rated": _ends(self.rated),
@@ -360,7 +373,20 @@ def batch_change(
     if not found:
         return BatchChange("no batch", evaluator=evaluator)
     last, chosen, allowed = found[-1]
-    return last if chosen is None else replace(last, groups=(*last.groups, *_groups(batches, chosen, allowed)))
+    if chosen is None:
+        return last
+    groups = _groups(batches, chosen, allowed * GROUPS)
+    last = replace(last, groups=(*last.groups, *(each for each, _ in groups)))
+    stated = [(test, each) for each, test in groups if test.p < allowed * GROUPS / len(groups)]
+    if last.is_alarm or not stated:
+        return last
+    test, group = min(stated, key=lambda each: each[0].p)
+    people, blind = _in_people(group.change, seen, span)
+    return replace(
+        last, state="fell" if test.value < 0 else "rose", scores=group.change, people=people, blind=blind,
+        labels=_labels(people, seen, span), compared=(test.new, test.reference), overall=last.scores, new_version="",
+        group=(group.dimension, group.name),
+    )  # fmt: skip
 
 
 def batch_changes(
@@ -524,7 +550,8 @@ def with_labels(found: BatchChange, batches: Sequence[Batch], ratings: Sequence[
     known = {
         name: (sides[each.key], version, value)
         for each in batches if each.key in sides
-        for name, version, value in zip(each.conversation, each.version, each.value.tolist(), strict=True)
+        for name, version, value, is_in in zip(each.conversation, each.version, each.value.tolist(),
+                                               found.is_about(each).tolist(), strict=True) if is_in
     }  # fmt: skip
     rows = [(name, annotator, rating, *known[name]) for name, annotator, rating in ratings if name in known]
     if not rows:
@@ -543,8 +570,11 @@ def with_labels(found: BatchChange, batches: Sequence[Batch], ratings: Sequence[
     return replace(found, rated=rated, rated_counts=(counts[0], counts[1]))
 
 
-def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> Iterator[GroupChange]:
-    """Yield the changes of groups of conversations, with the causes: groups that changed more than the others."""
+def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> list[tuple[GroupChange, Difference]]:
+    """Return the changes of groups of conversations, with the causes: groups that changed more than the others.
+
+    All intervals together miss a change with a probability of at most `allowed`.
+    """
     new, reference = list(chosen.new), list(chosen.reference)
     used = [batches[one] for one in (*new, *reference)]
     sides = range(len(new)), range(len(new), len(used))
@@ -563,10 +593,13 @@ def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> Iter
             if parts[0] is not None:
                 known.append((dimension, label, parts[0], parts[1]))
     apart = [1.0 if rest is None else _p_apart(own, rest) for _, _, own, rest in known]
+    found = []
     for (dimension, label, own, rest), p in zip(known, holm(apart) if apart else [], strict=True):
         is_larger = rest is not None and abs(own.value) > abs(rest.value) and own.value * chosen.test.value > 0
-        yield GroupChange(dimension, label, own.interval(allowed), own.new, own.reference, False,
-                          is_larger and p < SIGNIFICANT, None if rest is None else rest.value)  # fmt: skip
+        change = own.interval(allowed / len(known))
+        is_cause, others = is_larger and p < SIGNIFICANT, None if rest is None else rest.value
+        found.append((GroupChange(dimension, label, change, own.new, own.reference, False, is_cause, others), own))
+    return found
 
 
 def _only(batch: Batch, rows: NDArray[np.bool_]) -> Batch:

@@ -114,8 +114,9 @@ def _for_change(
         known = {
             of_conversation[name]: value
             for each in batches if each.key in keys
-            for name, version, value in zip(each.conversation, each.version, each.value.tolist(), strict=True)
-            if name in of_conversation and (version in shared or found.new_version)
+            for name, version, value, is_in in zip(each.conversation, each.version, each.value.tolist(),
+                                                   found.is_about(each).tolist(), strict=True)
+            if is_in and name in of_conversation and (version in shared or found.new_version)
         }  # fmt: skip
         if not known:
             raise BadInput(

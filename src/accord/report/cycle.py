@@ -1,7 +1,7 @@
 """`accord cycle`: the weekly job, a chain of the verbs import, score, watch, gate, card and report with one page.
 
-It decides nothing itself: each section of the page is the result of a verb, and the exit code is the gate's, then that of
-scoring.
+It decides nothing itself: each section of the page is the result of a verb. The exit code is the gate's; if the gate
+passes, it is the exit code of scoring.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def run_cycle(
     recover(project.store, project.mart)
     used, config = drift.in_use(project), project.config.monitoring
     alarms = [each.message for each in raise_alarms(project.store, config.false_alarm_rate)]
-    change, is_new = change_report(project, used=used)
-    alarms += [change.summary] if change is not None and is_new else []
-    attributed, is_new = drift.drift_report(project, used=used)
-    alarms += [attributed["summary"]] if attributed and is_new else []
+    change, is_raised = change_report(project, used=used)
+    alarms += [change.summary] if change is not None and is_raised else []
+    attributed, is_raised = drift.drift_report(project, used=used)
+    alarms += [attributed["summary"]] if attributed and is_raised else []
     if config.webhook is not None:
         send_alarms(project.store, partial(post_alarms, config.webhook))
     on_step("gate")
@@ -169,7 +169,9 @@ def run_cycle(
             if options.card.is_file():
                 differences = [(name, str(old), str(new)) for name, old, new in
                                AgreementCard.read(options.card).differences(card)]  # fmt: skip
-                notes.append(f"The new card is {folder / CARD}. {NEXT_CARD}" if differences else "The card is the same.")
+                notes.append(
+                    f"The new card is {folder / CARD}. {NEXT_CARD}" if differences else "The card is the same."
+                )
             else:
                 notes.append(f"There is no earlier card {options.card}; the first one is {folder / CARD}.")
         except AccordError as error:
