@@ -20,6 +20,7 @@ from accord.decisions import Batch, BatchChange, batch_change, batch_changes
 from accord.edges import BadInput
 from accord.live.service.prometheus import ChangeGauges
 from accord.project import Config, Project, change_of_scores
+from accord.report import CycleOptions, run_cycle
 from accord.report.gate import check_gate
 from accord.scoring import ConversationFacts, RowOrigin
 from accord.statistics.batch_changes import Sight, rated_change, ratio, sight, spent_level
@@ -208,6 +209,19 @@ def test_alarm_of_a_batch_is_raised_once_with_size_interval_and_versions(here: d
     assert list(ChangeGauges(lambda: None).collect()) == []
 
 
+def test_cycle_compares_cards_and_links_the_report(here: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_project("accord.yaml") as project:
+        done = run_cycle(project, ["week3.jsonl"], "twice", CycleOptions(allow_unproven=True))
+        assert any(note.startswith("There is no earlier card") for note in done.notes)
+        options = CycleOptions(allow_unproven=True, card=Path("twice/agreement-card.json"))
+        again = run_cycle(project, ["week3.jsonl"], "more", options)
+    assert [path.name for path in done.files] == [
+        "index.html", "scores.jsonl", "agreement-card.json", "agreement-card.md", "agreement-card.svg", "report.html",
+    ]  # fmt: skip
+    assert 'href="report.html"' in Path("twice/index.html").read_text("utf-8")
+    assert {name for name, _, _ in again.card} <= {"test.uses", "test.first_used", "made"}, again.card
+
+
 def test_labels_for_the_change_are_of_both_sides_and_say_if_people_see_it(here: dict[str, Any]) -> None:
     assert "is in the project; import the files that were scored" in refused("label", "next", "--for", "change")
     for number in (1, 2, 3):
@@ -227,6 +241,24 @@ def test_labels_for_the_change_are_of_both_sides_and_say_if_people_see_it(here: 
     accord("import", "more.csv")
     found = change_in(here["folder"])
     assert found.rated_counts == (20, 20) and "People see the fall: −" in found.summary and not found.next
+
+
+def test_cycle_has_one_page_and_one_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_month(tmp_path, (3.3, 3.3, 1.9), count=90)
+    accord("import", "week0.jsonl", "ratings.csv")
+    accord("fit")
+    first = printed("cycle", "week1.jsonl", "--allow-unproven", "--no-report")
+    assert "Go on: 2 conditions met: Not enough batches to tell a change" in first
+    found = accord_json("cycle", "week2.jsonl", "--allow-unproven", "--no-report", code=3)
+    assert found["change"]["state"] == "fell" and found["alarms"] == [found["change"]["summary"]]
+    assert [check["passed"] for check in found["checks"]] == [True, False]
+    assert found["imported"]["conversations"]["new"] == 90 == found["scored"]["scored"]
+    page = Path(found["files"][0]).read_text("utf-8")
+    assert "Stop: 1 of 2 conditions not met" in page and "fall of the latest scores, at most 0 points: failed" in page
+    assert 'data-figure="batch_change:version bot-1"' in page and "<title>Accord cycle</title>" in page
+    again = accord_json("cycle", "week2.jsonl", "--allow-unproven", "--no-report", "--max-fall", "4")
+    assert again["change"]["summary"] == found["change"]["summary"] and again["alarms"] == []
 
 
 def test_weeks_of_live_scores_are_batches_like_runs(tmp_path: Path) -> None:

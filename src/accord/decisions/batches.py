@@ -36,7 +36,7 @@ from accord.statistics.batch_changes import (
     sight,
     spent_level,
 )
-from accord.values import Estimate
+from accord.values import Estimate, content_hash
 
 Floats = NDArray[np.float64]
 Names = NDArray[np.object_]
@@ -47,8 +47,9 @@ WINDOWS = {1: 0.4, 2: 0.15, 4: 0.15}
 """Numbers of latest batches that are compared together, each with its part of a comparison's level."""
 NEW_VERSION, GROUPS = 0.1, 0.2
 """Parts of a comparison's level for versions without an earlier batch, and for all groups together."""
-USELESS = 0.5
-"""Width of an interval of people's change, as a share of the scale, from which it tells nothing."""
+USELESS, MOST_RATIO = 0.5, 4.0
+"""An interval of people's change tells nothing if it is wider than this share of the scale, and if its ends have unlike
+signs or a ratio above the second number."""
 DIMENSIONS = ("version", "topic", "language")
 """Properties of conversations that may show the cause of a change."""
 FEWEST_LABELS, MOST_LABELS = 10, 150
@@ -136,6 +137,7 @@ class BatchChange:
         new_version: Version without an earlier batch, if its comparison is the reported one.
         group: Dimension and name of a group, if it alone is shown to differ; empty names otherwise. `overall` is then
             the change of all conversations.
+        identity: Digest of the conversations of the latest batch, which stays if they are scored again.
         keys, reference_keys: Runs and weeks of the compared and the reference batches.
     """
 
@@ -160,6 +162,7 @@ class BatchChange:
     new_version: str = ""
     group: tuple[str, str] = ("", "")
     overall: Estimate = Estimate()
+    identity: str = ""
     keys: tuple[str, ...] = field(default=(), repr=False)
     reference_keys: tuple[str, ...] = field(default=(), repr=False)
 
@@ -375,6 +378,7 @@ def batch_change(
     last, chosen, allowed = found[-1]
     if chosen is None:
         return last
+    last = replace(last, identity=content_hash(sorted(batches[-1].conversation.tolist()), length=16))
     groups = _groups(batches, chosen, allowed * GROUPS)
     last = replace(last, groups=(*last.groups, *(each for each, _ in groups)))
     stated = [(test, each) for each, test in groups if test.p < allowed * GROUPS / len(groups)]
@@ -516,7 +520,8 @@ def _in_people(scores: Estimate, seen: Sight | None, span: float) -> tuple[Estim
     found = seen.change(scores)
     if found.low is None or found.high is None or not isfinite(found.high - found.low):
         return Estimate(), "its scores are not shown to rise with people's ratings, in held-out ratings"
-    if found.high - found.low > USELESS * span:
+    near, far = sorted((abs(found.low), abs(found.high)))
+    if found.high - found.low > USELESS * span and (found.low * found.high <= 0 or far > MOST_RATIO * near):
         seen_text = Figure.measured("seen_share", seen.least).text()
         return Estimate(), (
             f"its scores show {seen_text} of a change, so the interval would be from {found.low:+.1f} to "

@@ -91,7 +91,7 @@ def change_report(
     found = change_of_scores(project, now=now, used=used)
     if found is None or not found.is_alarm:
         return found, False
-    key = f"batch|{found.key}|{found.evaluator}"
+    key = f"batch|{found.identity}|{found.evaluator}"
     return found, bool(MonitoringTables(project.store).raise_alarms({key: alarm_row(found, now)}))
 
 
@@ -165,8 +165,16 @@ def _batch(begin: datetime, is_week: bool, rows: pl.DataFrame, sources: Mapping[
     """Return the table of a batch's conversations as a batch; a run is named after its file."""
     day = begin.date() - timedelta(days=7 if is_week else 0)
     shown, key = f"{day.day} {day:%B %Y}", str(rows["key"][0])
-    source = "" if is_week else one_line(Path(sources.get(key, "")).name, MOST_CHARACTERS)
-    name = f"the week of {shown}" if is_week else f"{source or 'the run'} ({shown})"
+    given = "" if is_week else sources.get(key, "")
+    is_file = Path(given).suffix != "" and not set("[]{}'\"\n") & set(given)  # tables in memory are written as they are
+    source = one_line(Path(given).name, MOST_CHARACTERS) if is_file else ""
+    name = (
+        f"the week of {shown}"
+        if is_week
+        else f"{source} ({shown})"
+        if source
+        else f"the run of {shown}, {begin:%H:%M:%S}"
+    )
     columns = {each: rows[each].to_numpy().astype(object) for each in ("conversation", "version", "topic", "language")}
     return Batch(key, name, value=rows["value"].to_numpy().astype(np.float64), **columns)
 

@@ -262,7 +262,7 @@ def sight(score: Floats, rating: Floats, text: NDArray[np.intp], group: NDArray[
     if len(groups) < 3:
         return None
     columns = (np.ones(len(s)), s, mean, s * mean, mean**2, s**2, spread, counts - 1.0, 1.0 / counts)
-    sums = np.stack([np.bincount(of, column, len(groups)) for column in columns], axis=1)
+    sums = np.stack([np.bincount(of, column, len(groups)) for column in columns], axis=1).astype(float)
     is_repeated = bool((counts - 1).sum() >= FEWEST_REPEATED and (counts > 1).mean() >= 0.1)
     found = []
     for end in ("least",) if is_repeated else ("least", "most"):
