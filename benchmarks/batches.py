@@ -43,7 +43,7 @@ RS, FALLS = (0.2, 0.4, 0.6), (0.25, 0.5, 1.0)
 KINDS = {"two ratings": (2, 1.0), "one rating": (1, 1.0), "half seen": (2, 0.5)}
 """Ratings of each held-out conversation, and the part of the cause that the scores see."""
 SPAN = 4.0
-QUIET_STREAMS, STREAMS = 300, 100
+QUIET_STREAMS, STREAMS = 300, 50
 COLUMNS = ("what", "kind", "r", "fall", "streams", "alarms", "share", "weeks_median", "weeks_90", "never", "held",
            "held_fall", "cannot_tell", "cannot_tell_stated", "width")  # fmt: skip
 

@@ -6,15 +6,14 @@ assistant versions (`accord.statistics.batch_changes`). The latest two and four 
 small change that lasts is found, and so is each version, topic and language. Every comparison of every batch spends its
 part of the level: the probability of any false alarm is at most 5%, however many batches are read.
 
-A batch that differs stays out of the reference, so that a change that lasts is reported until it ends. Scores of
-another evaluator begin anew.
+A batch that differs stays out of the reference, so that a change that lasts is reported until it ends. Scores of two
+evaluators are not compared.
 
-Nothing is ever reported as unchanged: a comparison that shows no change states what it sees, with the interval.
+A comparison that shows no change states the difference with its interval, and never that nothing changed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, hypot, isfinite
@@ -467,8 +466,7 @@ class _Compared(NamedTuple):
 def _windows(cells: Cells, place: int, changed: set[int], allowed: float) -> Iterator[_Compared]:
     """Yield the comparison of the latest batch, then of longer windows that end with it.
 
-    The earlier batches of a longer window must all have been found changed, in the direction of the latest batch, or
-    none of them.
+    A longer window counts if no earlier batch of it was found changed, or if all were, in the direction of the latest.
     """
     latest = None
     for length, part in WINDOWS.items():
@@ -505,14 +503,22 @@ def _sums(cells: Cells) -> tuple[Floats, Floats, Floats]:
 
 def _cells(batches: Sequence[Batch], strata: Sequence[Names]) -> tuple[list[str], Cells]:
     """Return the names of the strata, and the sums by batch and stratum."""
-    names, place = np.unique(np.concatenate(strata).astype(str), return_inverse=True)
+    names, place = _codes(strata)
     of = np.repeat(np.arange(len(batches)), [len(each) for each in batches])
     values = np.concatenate([each.value for each in batches])
-    return names.tolist(), Cells.of(values, of, place.reshape(-1), (len(batches), len(names)))
+    return names, Cells.of(values, of, place, (len(batches), len(names)))
+
+
+def _codes(columns: Sequence[Names]) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the sorted names of some columns, and the index of the name of each row."""
+    every = np.concatenate(columns).tolist()
+    names = sorted(set(every))
+    place = {name: index for index, name in enumerate(names)}
+    return names, np.array([place[name] for name in every], dtype=np.intp)
 
 
 def _in_people(scores: Estimate, seen: Sight | None, span: float) -> tuple[Estimate, str]:
-    """Return the change of people's mean rating, or an empty estimate and the reason why it cannot be told."""
+    """Return the change of people's mean rating, or an empty estimate and the reason."""
     if seen is None:
         return Estimate(), "too few held-out ratings are stored with it"
     if not seen.is_clear:
@@ -580,23 +586,26 @@ def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> list
 
     All intervals together miss a change with a probability of at most `allowed`.
     """
-    new, reference = list(chosen.new), list(chosen.reference)
-    used = [batches[one] for one in (*new, *reference)]
-    sides = range(len(new)), range(len(new), len(used))
+    used = [batches[one] for one in (*chosen.new, *chosen.reference)]
+    sides = range(len(chosen.new)), range(len(chosen.new), len(used))
+    of_batch = np.repeat(np.arange(len(used)), [len(each) for each in used])
+    values = np.concatenate([each.value for each in used])
+    versions, version = _codes([each.version for each in used])
     known: list[tuple[str, str, Difference, Difference | None]] = []
     for dimension in DIMENSIONS:
-        names = [getattr(each, dimension) for each in used]
-        labels = Counter(np.concatenate(names[: len(new)]).tolist())
-        if len(set(np.concatenate(names).tolist())) < 2:
+        names, code = _codes([getattr(each, dimension) for each in used])
+        if len(names) < 2:
             continue
-        for label, _ in labels.most_common(MOST_GROUPS):
-            parts = [
-                difference(_cells(of, [each.version for each in of])[1], *sides)
-                for is_in in (True, False)
-                for of in ([_only(each, (name == label) == is_in) for each, name in zip(used, names, strict=True)],)
-            ]
-            if parts[0] is not None:
-                known.append((dimension, label, parts[0], parts[1]))
+        shape = len(used), len(versions), len(names)
+        place = code + shape[2] * version
+        every = Cells.of(values, of_batch, place, (shape[0], shape[1] * shape[2]))
+        own_sums = [each.reshape(shape) for each in _sums(every)]
+        counts = own_sums[0][: len(chosen.new)].sum(axis=(0, 1))
+        for label in np.argsort(-counts, kind="stable")[:MOST_GROUPS].tolist():
+            own = difference(Cells(*(each[:, :, label] for each in own_sums)), *sides)
+            rest = difference(Cells(*(each.sum(axis=2) - each[:, :, label] for each in own_sums)), *sides)
+            if own is not None:
+                known.append((dimension, names[label], own, rest))
     apart = [1.0 if rest is None else _p_apart(own, rest) for _, _, own, rest in known]
     found = []
     for (dimension, label, own, rest), p in zip(known, holm(apart) if apart else [], strict=True):
@@ -605,11 +614,6 @@ def _groups(batches: Sequence[Batch], chosen: _Compared, allowed: float) -> list
         is_cause, others = is_larger and p < SIGNIFICANT, None if rest is None else rest.value
         found.append((GroupChange(dimension, label, change, own.new, own.reference, False, is_cause, others), own))
     return found
-
-
-def _only(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
-    columns = ("conversation", "value", "version", "topic", "language")
-    return replace(batch, **{name: getattr(batch, name)[rows] for name in columns})
 
 
 def _p_apart(own: Difference, rest: Difference) -> float:
