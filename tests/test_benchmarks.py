@@ -45,6 +45,7 @@ SMALLEST = {
     "adapters": ["--only", "junit"],
     "agent_steps": ["--only", "shared"],
     "agreement": ["--only", "estimate-width,estimate-units", "--limit", "1"],
+    "batches": ["--only", "batches-quiet", "--limit", "2"],
     "calibration_speed": ["--only", "mixed", "--limit", "1"],
     "check_table": ["--limit", "2"],
     "ciu": [],

@@ -110,7 +110,7 @@ def test_pages_name_the_assistant_version_and_addresses_keep_system(shared: Brow
 
 def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
     page = shared.get("/board")
-    assert '<p class="soft">No alarms and no drift in this time.</p>' in page
+    assert '<p class="soft">No alarm was raised in this time.</p>' in page
     assert "caution" not in page and 'class="happened"' not in page
 
 

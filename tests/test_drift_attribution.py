@@ -104,7 +104,7 @@ def planted(
 
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "none", r"No change of the scores beyond chance since 5 January 2026; the judge has not moved, by 30 anchors"),
+    ({}, "none", r"Not enough to tell a change of the scores day by day since 5 January 2026; the judge has not moved, by 30 anchors"),
     ({"system": 0.6}, "system", r"moved by \+15% of the scale \[\+13%, .* since 9 February 2026: .* or its users is larger"),
     ({"judge": 0.6}, "judge", r": \+15% \[\+14%, \+15%\] by the judge, -0.1% \[-2%, \+2%\] by the assistant .* judge's part is"),
     ({"judge": -0.6}, "judge", r"moved by -15% of .*: -15% \[-16%, -15%\] by the judge, .*; the judge's part is larger"),

@@ -298,7 +298,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert "--include-training" in refused("gate", "--min-mean", "1")
     assert "passed" in printed("gate", "--min-mean", "1", "--include-training")
     asked = printed("score", f"../{chats}", "--out", "x.jsonl", "--include-training")
-    assert "The new conversations do not differ from the training data" in asked
+    assert "is shown to be shifted from the training data" in asked
 
     rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
     rows[0]["messages"] = talk(0, 2)  # the same id, another content

@@ -35,9 +35,10 @@ from accord.board.statistics import (
 )
 from accord.board.summary import BoardFigures, changes_of, figures_of, first_sentence, headline_of, overview_of
 from accord.board.texts import ConversationTexts
+from accord.decisions import BatchChange
 from accord.edges import AccordError, reason_of
 from accord.learning import UNLIKE
-from accord.project import Workspace
+from accord.project import Workspace, change_of_scores
 from accord.results import Fold, Section, Table, Text, written
 from accord.store import anchors
 from accord.validation import attribution
@@ -162,6 +163,7 @@ class Board:
             tuple(controversial(scores)), tuple(people), rests_on,
             tuple(pulls(scores, texts, self.reader)) if scored and about.answers == "predicted" else (),
             tuple(rises(scores, texts, self.reader, self.project.question.id)) if scored else (), self._drift(scores),
+            batch=self._batch(scores),
         )  # fmt: skip
 
     def _drift(self, scores: SelectedScores) -> attribution.Attribution | None:
@@ -172,6 +174,15 @@ class Board:
         today, judged = datetime.now(UTC).date(), anchors.Anchors(self.project.store).state()
         key = "drift", about.evaluator, question.id, self.reader.mart.state(), judged, today
         return self._once(key, lambda: drift_of(self.project, about.evaluator, question))
+
+    def _batch(self, scores: SelectedScores) -> BatchChange | None:
+        """Return the change of the latest batch of the evaluator's scores; None for ratings and for another scale."""
+        about, question = scores.selection, self.project.rubric.get(str(scores.selection.question))
+        if about.answers != "predicted" or scores.is_other_scale or question is None:
+            return None
+        labels, today = self.project.store.labels_version(), datetime.now(UTC).date()
+        key = "batch", about.evaluator, question.id, self.reader.mart.state(), labels, today
+        return self._once(key, lambda: change_of_scores(self.project, about.evaluator, question))
 
     def _with_groups(self, scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigures) -> BoardFigures:
         """Return the statistics with the table of groups, the comparison, and the first sentence."""

@@ -21,6 +21,7 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
+from accord.decisions import BatchChange
 from accord.results import By, Figure, Ledger, Over, Part, Section, Table, Text, p_text
 from accord.validation import attribution
 from accord.values import Estimate
@@ -51,6 +52,7 @@ class BoardFigures:
         unlike: Sentence on new texts that are unlike the training data; empty without any.
         kind: Kind of the texts: new, rated, or empty.
         noun: Word for the texts: conversations or replies.
+        batch: Comparison of the latest batch of the evaluator's scores with the earlier ones.
     """
 
     headline: str
@@ -82,6 +84,7 @@ class BoardFigures:
     unlike: str = ""
     kind: str = ""
     noun: str = "conversations"
+    batch: BatchChange | None = None
 
     @property
     def pair_text(self) -> str:
@@ -121,7 +124,8 @@ class BoardFigures:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name; the figures with their definitions and texts."""
-        return {**asdict(replace(self, figures=())), "figures": self.ledger().to_json()}
+        batch = None if self.batch is None else self.batch.to_json()
+        return {**asdict(replace(self, figures=(), batch=None)), "figures": self.ledger().to_json(), "batch": batch}
 
 
 DIFFERENCES = ("score_difference", "people_difference", "evaluator_difference")
@@ -384,10 +388,10 @@ def _value_of(estimate: Estimate) -> float:
 
 
 def changes_of(scores: SelectedScores, figures: BoardFigures) -> str:
-    """Return alarms, drift and the change in the last period, or that no (other) change was found."""
+    """Return alarms, drift and the change in the last period, or what is seen of it if it cannot be told."""
     if figures.evaluators:
         return ""
-    time, last_period, difference = figures.time, figures.last_period, stated_difference(figures)
+    time, last_period = figures.time, figures.last_period
     since = f"since {day_in_words(time.moments[0].since)}" if time.moments else ""
     clauses = []
     for kind, one, many in (("drift", "drift in 1 run", "drift in {} runs"), ("", "1 alarm", "{} alarms")):
@@ -396,12 +400,15 @@ def changes_of(scores: SelectedScores, figures: BoardFigures) -> str:
     if last_period is not None and last_period.sign:
         said = difference_in_words(last_period, f"on {scores.shown(last_period.question)}")
         clauses.append(f"{said[0].lower()}{said[1:]}")
+    if figures.batch is not None and figures.batch.is_alarm:
+        told = figures.batch.finding.rstrip(".")
+        clauses.append(f"{told[0].lower()}{told[1:]}")
     if clauses:
         return ", ".join(clauses)
     if last_period is None or last_period.p is None:
         return ""
-    other = "other " if difference is not None and difference.sign and not scores.is_self_made else ""
-    return f"no {other}change was found {since}"
+    seen = Figure.measured("score_difference", last_period.difference).text()
+    return f"not enough to tell a change in the last {time.step}: {seen} points from earlier"
 
 
 def day_in_words(day: str) -> str:

@@ -40,7 +40,7 @@ PANELS = {
     "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "gaps", "synth", "issues", "models",
               "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
-    "Operate": ("score", "push", "follow", "watch", "store", "mcp", "skill"),
+    "Operate": ("score", "cycle", "push", "follow", "watch", "store", "mcp", "skill"),
     "Research": ("paper",),
 }  # fmt: skip
 """Commands by the heading under which `accord --help` lists them."""

@@ -124,6 +124,8 @@ DISPUTED = Output(rows_with("id", "judge", "labels", "cell"))
 """Rows where the judge and a person differ."""
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
+CYCLE = folder_with("index.html")
+"""Folder of the weekly job."""
 SKILL = folder_with("SKILL.md")
 RUN = Output(may_hold_project=True)
 CHECKED_BY_COMMAND = Output()

@@ -1,5 +1,7 @@
 from .agreement_card import AgreementCard as AgreementCard, check_makers as check_makers, labels_digest as labels_digest
 from .card_files import write_card as write_card
+from .batches import Batch as Batch, batch_change as batch_change, batch_changes as batch_changes
+from .batches import BatchChange as BatchChange, sight_of as sight_of, with_labels as with_labels
 from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs

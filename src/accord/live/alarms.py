@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import Column
 from accord.live.daily_sketch import DaySketch
-from accord.statistics import SURE, holm, normal_tail
+from accord.statistics import CONFIDENCE, SURE, holm, normal_quantile, normal_tail
 from accord.validation import SHIFT_THRESHOLD, ks_p_value, stability
 
 Floats = NDArray[np.float64]
@@ -69,6 +69,7 @@ class Alarm:
         before, after: Mean of the earlier days and of the day; for `unscored`, shares.
         stability: Population stability index; `None` for means and shares.
         p: p-value, corrected over all tests of the check.
+        change, low, high: Day minus earlier days with its 95% interval, for means and shares; else `None`.
     """
 
     kind: str
@@ -81,6 +82,9 @@ class Alarm:
     stability: float | None
     p: float
     message: str
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def key(self) -> str:
@@ -102,6 +106,7 @@ class _Comparison:
     p: float
     is_relevant: bool
     stability: float | None = None
+    error: float | None = None
 
 
 def find_alarms(
@@ -191,10 +196,12 @@ def _compare_means(before: DaySketch, after: DaySketch) -> list[_Comparison]:
     old, new = before.mean(), after.mean()
     if old.value is None or new.value is None or not old.error or not new.error:
         return []
-    z = (new.value - old.value) / sqrt(old.error**2 + new.error**2)
+    error = sqrt(old.error**2 + new.error**2)
+    z = (new.value - old.value) / error
     conversation_means = np.array([c.total / c.count for c in before.sample.values() if c.count])
     is_relevant = abs(new.value - old.value) >= MEAN_EFFECT * float(conversation_means.std())
-    return [_Comparison("mean", "", old.value, new.value, float(2 * normal_tail(abs(z))), is_relevant)]
+    p = float(2 * normal_tail(abs(z)))
+    return [_Comparison("mean", "", old.value, new.value, p, is_relevant, error=error)]
 
 
 def _compare_scores(before: DaySketch, after: DaySketch) -> list[_Comparison]:
@@ -240,7 +247,7 @@ def _compare_unscored(before: DaySketch, after: DaySketch) -> _Comparison:
     (old, old_error), (new, new_error) = before.unscored_share(), after.unscored_share()
     error = sqrt(old_error**2 + new_error**2)
     p = float(normal_tail((new - old) / error)) if error > 0 else float(new <= old)
-    return _Comparison("unscored", "", old, new, p, new - old >= UNSCORED_EFFECT)
+    return _Comparison("unscored", "", old, new, p, new - old >= UNSCORED_EFFECT, error=error)
 
 
 def _alarm(comparison: _Comparison, key: SeriesKey, day: str, p: float) -> Alarm:
@@ -252,9 +259,13 @@ def _alarm(comparison: _Comparison, key: SeriesKey, day: str, p: float) -> Alarm
         "unlike": f"the input {comparison.feature!r} is unlike the training data: it",
     }[comparison.kind]
     index = "" if comparison.stability is None else f", stability index {comparison.stability:.2f}"
+    change = comparison.after - comparison.before
+    half = None if comparison.error is None else float(normal_quantile((1 + CONFIDENCE) / 2)) * comparison.error
+    ends = (None, None, None) if half is None else (change, change - half, change + half)
+    size = "" if half is None else f", by {change:+.3f} [{change - half:+.3f}, {change + half:+.3f}]"
     message = (
-        f"{key.system}, {day}: {subject} moved from {comparison.before:.3f} to {comparison.after:.3f} "
+        f"{key.system}, {day}: {subject} moved from {comparison.before:.3f} to {comparison.after:.3f}{size} "
         f"(p {p:.1e}{index})"
     )
     changes = comparison.before, comparison.after, comparison.stability
-    return Alarm(comparison.kind, key.system, day, key.evaluator, comparison.feature, *changes, p, message)
+    return Alarm(comparison.kind, key.system, day, key.evaluator, comparison.feature, *changes, p, message, *ends)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from accord.edges import AccordError, count_of, open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
@@ -27,11 +27,14 @@ from accord.live.monitoring import (
 )
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
-from accord.project import LiveConfig, WatchConfig, Workspace, check_question
+from accord.project import LiveConfig, WatchConfig, Workspace, change_report, check_question
 from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
 from accord.store import COUNTED, Mart, MartWriter, MonitoringTables, Store, StoreError
 from accord.values import LIVE_ROWS, POPULATION, Score, Signature, Unscored
+
+if TYPE_CHECKING:
+    from accord.decisions import BatchChange
 
 EVALUATOR_FILE = "evaluator.json"
 CHECK_SECONDS = 2.0
@@ -166,6 +169,12 @@ class Ingestor:
         self._first = None if monitor is None else monitor.evaluator
         self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
         self._lock = Lock()
+        self.monitoring: MonitoringThread | None = None
+
+    @property
+    def change(self) -> BatchChange | None:
+        """Change of the latest batch of scores, as the last check found it."""
+        return None if self.monitoring is None else self.monitoring.change
 
     def take(self, batch: Sequence[Message]) -> list[LiveRow]:
         """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is not a reply."""
@@ -343,6 +352,8 @@ class LiveContext:
         limits: Limits on words per message and on memory.
         redactor: Redacts messages before they are scored and stored; None leaves them as they are.
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
+        check_batches: Compares the latest batch of an evaluator's scores with the earlier ones; returns the change, and
+            True if it raised a new alarm. None checks no batches.
     """
 
     store: Store | None = None
@@ -352,6 +363,7 @@ class LiveContext:
     limits: LiveConfig | None = None
     redactor: Redactor | None = None
     check: Callable[[Evaluator], object] = lambda evaluator: None
+    check_batches: Callable[[Evaluator], tuple[BatchChange | None, bool]] | None = None
 
     @classmethod
     def of(cls, project: Workspace, monitoring: bool = True, ask: bool = False) -> LiveContext:
@@ -367,6 +379,7 @@ class LiveContext:
             project.store if monitoring else None, project.mart if monitoring else None,
             project.models if ask else None, config.monitoring, config.live, config.privacy.redactor("import"),
             lambda loaded: check_question(project.store, project.rubric, loaded),
+            lambda evaluator: change_report(project, used=evaluator),
         )  # fmt: skip
 
 
@@ -423,13 +436,15 @@ def open_ingestor(
         ingestor = Ingestor(scorer, monitor, sinks, context.redactor, store, board)
         thread: MonitoringThread | None = None
         if store is not None and monitor is not None:
-            watching, training = context.watching, _training_evidence(scorer)
+            watching, training, check = context.watching, _training_evidence(scorer), context.check_batches
             thread = stack.enter_context(
                 MonitoringThread(
                     monitor, store, watching.webhook, watching.false_alarm_rate, training, log,
                     flushes=not follows, mart=mart,
+                    check_batches=None if check is None else lambda: check(ingestor.scorer.evaluator),
                 )
             )  # fmt: skip
+            ingestor.monitoring = thread
 
         def take_over(new_evaluator: Evaluator) -> None:
             context.check(new_evaluator)

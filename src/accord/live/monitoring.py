@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from threading import Event, Lock, Thread
-from typing import IO, Any, NamedTuple, NotRequired, Self, TypedDict
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NotRequired, Self, TypedDict
 
 from accord.edges import AccordError, BadInput, check_address, is_web_address, is_web_page, one_line
 from accord.evidence import Column, EvidenceTable
@@ -26,6 +26,9 @@ from accord.statistics import SURE
 from accord.store import COUNTED, Mart, MonitoringTables, Store
 from accord.validation import sample_one_per_group
 from accord.values import Score, Signature, Target, Unscored
+
+if TYPE_CHECKING:
+    from accord.decisions import BatchChange
 
 TIMEOUT_SECONDS, ATTEMPTS = 10.0, 3
 
@@ -297,13 +300,15 @@ class DayRow(TypedDict):
 class MonitoringReport(TypedDict):
     """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance.
 
-    `drift`, if requested, attributes a change to the assistant or the judge.
+    `change`, if requested, compares the latest batch of scores with the earlier ones, and `drift` attributes a change
+    to the assistant or the judge.
     """
 
     days: list[DayRow]
     alarms: list[dict[str, Any]]
     evaluator_changes: list[dict[str, str]]
     label_next: list[dict[str, Any]]
+    change: NotRequired[dict[str, Any] | None]
     drift: NotRequired[dict[str, Any] | None]
 
 
@@ -426,6 +431,8 @@ class MonitoringThread:
     `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
     `training` is the evidence that the evaluator learned from. Without `flushes`, a follower writes the sketches, each
     time with its position in the log. `mart` has the logs of other processes, which may have been killed.
+    `check_batches` compares the latest batch of scores with the earlier ones, at the start and in each check; `change`
+    is the latest comparison.
     """
 
     def __init__(
@@ -440,8 +447,10 @@ class MonitoringThread:
         check_seconds: float = CHECK_SECONDS,
         flushes: bool = True,
         mart: Mart | None = None,
+        check_batches: Callable[[], tuple[BatchChange | None, bool]] | None = None,
     ) -> None:
-        self.flushes, self.mart = flushes, mart
+        self.flushes, self.mart, self.check_batches = flushes, mart, check_batches
+        self.change: BatchChange | None = None
         self.monitor, self.store, self.webhook, self.level, self.training = monitor, store, webhook, level, training
         self.log, self.flush_seconds, self.check_seconds = log, flush_seconds, check_seconds
         self._checks: dict[tuple[str, str, str], int] = {}
@@ -450,6 +459,7 @@ class MonitoringThread:
 
     def _run(self) -> None:
         last_check = time.monotonic()
+        self._attempt(self._check_batches)
         while not self._stop.wait(self.flush_seconds):
             if self.flushes:
                 self._attempt(lambda: self.monitor.flush(self.store))
@@ -462,8 +472,15 @@ class MonitoringThread:
             recover(self.store, self.mart)
         for alarm in raise_alarms(self.store, self.level, self._checks, self.training):
             self.log(f"alarm: {alarm.message}")
+        self._check_batches()
         if self.webhook is not None:
             send_alarms(self.store, partial(post_alarms, self.webhook))
+
+    def _check_batches(self) -> None:
+        if self.check_batches is not None:
+            self.change, is_new = self.check_batches()
+            if self.change is not None and is_new:
+                self.log(f"alarm: {self.change.summary}")
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Call a function and report its error, so that monitoring never ends by itself."""

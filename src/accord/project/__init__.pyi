@@ -60,6 +60,7 @@ from .project_files import new_project as new_project, project_template as proje
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, GapSearch as GapSearch
 from .results import JudgeRun as JudgeRun, NextLabel as NextLabel
+from .scored_batches import change_of_scores as change_of_scores, change_report as change_report
 from .synthesis import check_synth as check_synth, plan_synth as plan_synth, synth as synth, SynthRun as SynthRun
 from .synthesis import synth_settings as synth_settings
 from .workspace import EVALUATORS as EVALUATORS, Workspace as Workspace

@@ -14,6 +14,7 @@ from accord.learning import FEWEST_LABELS, judge_level, spread_targets, stratifi
 from accord.project.label_scales import check_scales
 from accord.project.rated_units import check_rates, units
 from accord.project.results import NextLabel
+from accord.project.scored_batches import changed_batches
 from accord.scoring import latest_scores
 from accord.values import Sample, Score, Target
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from accord.project.workspace import Workspace
 
 
-Purpose = Literal["evaluator", "agreement"]
+Purpose = Literal["evaluator", "agreement", "change"]
 ANYONE = "anyone"
 """Annotator of a suggestion that does not depend on the annotator."""
 
@@ -32,7 +33,8 @@ def label_next(
     """Return the labels on the main question that are most informative, best first; asks no model.
 
     With the purpose `agreement`, texts are a random sample stratified by their scores (`stratified_targets`), whose
-    labels give the narrowest valid estimate of agreement; else those that improve the evaluator most.
+    labels give the narrowest valid estimate of agreement. With `change`, texts are such samples of the latest batch of
+    scores, which changed, and of the batches before it. Else they are those that improve the evaluator most.
 
     Conversations that the latest selective scores left for a person come first. With fewer than eight labels, texts are
     spread over the judge's answers.
@@ -44,6 +46,8 @@ def label_next(
     check_rates(project)
     check_scales(project.store, [project.question])
     samples = units(project, project.level()).samples
+    if purpose == "change":
+        return _for_change(project, samples, count, annotators)
     if purpose == "agreement":
         return _for_agreement(project, samples, count, annotators)
     evidence = project.measure(project.evaluator().sources, samples)
@@ -88,6 +92,56 @@ def _for_agreement(
         for target in found
         for name in annotators or (ANYONE,)
     ]
+
+
+def _for_change(
+    project: Workspace, samples: Sequence[Sample], count: int, annotators: Collection[str]
+) -> list[NextLabel]:
+    """Return texts of a batch that changed and of its reference, stratified by score, as many labels of each.
+
+    Raises:
+        BadInput: No batch changed, or its conversations are not in the project.
+    """
+    found, batches = changed_batches(project)
+    rated = project.rated(project.question.id).targets
+    sides: list[tuple[list[Target], NDArray[np.float64], int]] = []
+    of_conversation = {sample.conversation.id: sample.target for sample in samples}
+    shared = set.intersection(*(
+        {str(version) for each in batches if each.key in keys for version in each.version}
+        for keys in (found.keys, found.reference_keys)
+    ))  # fmt: skip
+    for keys in (found.keys, found.reference_keys):
+        known = {
+            of_conversation[name]: value
+            for each in batches if each.key in keys
+            for name, version, value, is_in in zip(each.conversation, each.version, each.value.tolist(),
+                                                   found.is_about(each).tolist(), strict=True)
+            if is_in and name in of_conversation and (version in shared or found.new_version)
+        }  # fmt: skip
+        if not known:
+            raise BadInput(
+                f"no conversation of {'the earlier batches' if sides else found.batch} is in the project; import the "
+                "files that were scored: accord import NEW.jsonl"
+            )
+        sides.append((list(known), np.array(list(known.values())), len(rated & known.keys())))
+    halves = _shares(count, *(done for _, _, done in sides))
+    named = (found.batch, "the earlier batches")
+    return [
+        NextLabel(target.conversation, target.turn, project.question.id, name, None, f"random, of {batch}")
+        for (targets, scores, _), batch, wanted in zip(sides, named, halves, strict=True) if wanted
+        for target in stratified_targets(targets, scores, rated, wanted, project.config.seed)
+        for name in annotators or (ANYONE,)
+    ]  # fmt: skip
+
+
+def _shares(count: int, first: int, second: int) -> tuple[int, int]:
+    """Return how many labels each of two sides gets, so that both end with as many as possible alike.
+
+    >>> _shares(10, 0, 0), _shares(10, 0, 30), _shares(10, 4, 0)
+    ((5, 5), (10, 0), (3, 7))
+    """
+    own = min(max((count + second - first + 1) // 2, 0), count)
+    return own, count - own
 
 
 def _scored(project: Workspace, samples: Sequence[Sample]) -> tuple[Sequence[Target], NDArray[np.float64]]:

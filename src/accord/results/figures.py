@@ -119,6 +119,23 @@ DEFINITIONS: Mapping[str, Definition] = {
         "difference of versions", "Mean rating of all texts of the first version minus that of the second, estimated "
         "from labels and scores (PPI++)", "difference", "points",
     ),
+    "batch_change": Definition(
+        "change of scores", "Mean score of the latest batch minus the mean score of the earlier batches, within "
+        "assistant versions; the intervals at all batches hold together", "difference", "points",
+    ),
+    "people_change": Definition(
+        "change in people's ratings", "Change of people's mean rating that moves the scores by the change of scores, "
+        "as differences among held-out conversations do", "difference", "points",
+    ),
+    "rated_change": Definition(
+        "change by people", "Mean rating of the latest batch minus the mean rating of the earlier batches, within "
+        "assistant versions and annotators, from labels of some conversations and the scores of all", "difference",
+        "points",
+    ),
+    "seen_share": Definition(
+        "seen by the scores", "Part of a difference of people's mean ratings that the scores show, in held-out ratings",
+        "share",
+    ),
     "difference_gap": Definition("scores minus people", "Difference by scores minus the difference by people",
                                  "difference", "points"),
     "bias": Definition("bias", "Mean of score minus rating", "difference", "points"),

@@ -104,6 +104,7 @@ class ScoreRun(Tabular):
         certificate: Test of the bands in a new domain on fresh labels (`Certificate.to_json`).
         left_out: Conversations that the setting `synthetic` excludes.
         plausibility: Sentence on the plausibility check of the evaluator.
+        change: Comparison of the run with the evaluator's earlier batches of scores (`BatchChange.to_json`).
         role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
         scores: Rows of scores if `out` is `None`.
 
@@ -129,6 +130,7 @@ class ScoreRun(Tabular):
     certificate: Mapping[str, Any] | None = None
     left_out: int = 0
     plausibility: str = ""
+    change: Mapping[str, Any] | None = None
     role_notes: Sequence[str] = ()
     scores: Sequence[ScoreRow] = field(default=(), compare=False)
 

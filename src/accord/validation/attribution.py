@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Outcome = Literal["none", "system", "judge", "unknown"]
 
+MIN_DAYS = 14
+"""Finished days that a comparison by weekday needs."""
 MIN_ANCHORS = 10
 """Anchors that must be judged after a change to attribute it."""
 HALF = 0.5
@@ -75,6 +77,7 @@ class Attribution:
         anchors: Anchors that were judged again; `anchors_since`, since the change.
         last_anchors: Last day with anchors (ISO), or `None` without anchors.
         first_day, last_day: Finished days of traffic (ISO), or `None` if no day is finished.
+        days: Number of finished days with traffic.
         asks: False if the evaluator asks no model, so that no judge can move its scores.
         is_scored_at_once: True if conversations before and after the change were scored at the same time, by one judge.
         traffic_e, anchor_e: Logarithms of the largest values of the e-processes.
@@ -92,6 +95,7 @@ class Attribution:
     last_anchors: str | None = None
     first_day: str | None = None
     last_day: str | None = None
+    days: int = 0
     judge_moved: bool = False
     asks: bool = True
     is_scored_at_once: bool = False
@@ -198,7 +202,7 @@ def attribute(
     found = Attribution(
         "none", conversations=len(traffic), anchors=len({each.target for each in anchors}),
         last_anchors=max((each.day for each in anchors), default=None), first_day=days[0] if days else None,
-        last_day=days[-1] if days else None, asks=asks, traffic_e=moved.log_e, anchor_e=judged.log_e,
+        last_day=days[-1] if days else None, days=len(days), asks=asks, traffic_e=moved.log_e, anchor_e=judged.log_e,
     )  # fmt: skip
     if not moved.is_alarm and not judged.is_alarm:
         return found
@@ -414,8 +418,12 @@ def _quiet(found: Attribution) -> str:
     """Return the sentence on scores without a change."""
     if not found.conversations and not found.anchors:
         return "No new scores of finished days yet, so no drift can be found."
-    since = f"since {_day(found.first_day)}" if found.first_day else "yet"
-    said = f"No change of the scores beyond chance {since}" if found.conversations else "No new scores yet"
+    said = "No new scores yet"
+    if found.conversations and found.days < MIN_DAYS:
+        few = f"{count_of(found.days, 'day')} of {MIN_DAYS} needed"
+        said = f"Not enough days to tell a change of the scores day by day: {few}"
+    elif found.conversations:
+        said = f"Not enough to tell a change of the scores day by day since {_day(found.first_day)}"
     if not found.asks:
         return f"{said}; the evaluator asks no judge."
     if not found.anchors:

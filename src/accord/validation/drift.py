@@ -136,5 +136,5 @@ def drift_summary(all_shifts: Sequence[Shift], unlike: int = 0, conversations: i
     if not all_shifts:
         return f"{alone}." if unlike else "Too few conversations to compare with the training data."
     if unlike:
-        return f"{alone}; as a whole, the new conversations do not differ from it."
-    return "The new conversations do not differ from the training data."
+        return f"{alone}; no single feature is shown to be shifted."
+    return f"No feature of {len(all_shifts):,} is shown to be shifted from the training data."

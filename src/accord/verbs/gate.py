@@ -11,7 +11,7 @@ import numpy as np
 
 from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of
-from accord.project import Workspace, present_card, refit_note
+from accord.project import Workspace, change_of_scores, present_card, refit_note
 from accord.results import told_apart
 from accord.scoring import SCORING_COMMANDS, counted, latest_drift, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
@@ -75,6 +75,7 @@ def gate_checks(
     card: str | Path | None = None,
     require_refit: bool = False,
     allow_unproven: bool = False,
+    max_fall: float | None = None,
 ) -> list[Check]:
     """Check the verdict and the conditions of a gate, with the arguments and errors of `Project.gate`."""
     question = project.question
@@ -86,11 +87,12 @@ def gate_checks(
         checks.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
     if required is not None:
         min_agreement = min_within = None
-    has_more = not checks or (min_agreement, min_within, min_mean) != (None, None, None)
+    has_more = not checks or (min_agreement, min_within, min_mean, max_fall) != (None, None, None, None)
     if has_more:
         checks += check_gate(
-            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
-        )
+            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale,
+            max_fall,
+        )  # fmt: skip
     if required is not None and required.subject.kind == "evaluator":
         name = required.subject.name
         verdict: dict[str, Any] | None = {key: getattr(required, key) for key in ("title", "sentence", "state")}
@@ -174,6 +176,7 @@ def check_gate(
     synthetic: Synthetic = WITHOUT_SYNTHETIC,
     training: bool = False,
     scale: Scale | None = None,
+    max_fall: float | None = None,
 ) -> list[Check]:
     """Check each condition against the latest runs.
 
@@ -188,6 +191,8 @@ def check_gate(
         synthetic: Setting for synthetic conversations; runs with another setting are ignored.
         training: True to count scores of conversations that the evaluator learned from.
         scale: Scale of the scores, if their mean lies within it.
+        max_fall: Largest fall of people's mean rating, in points of the scale, that the latest batch of scores may
+            show; at least 0. See `fall_check`.
 
     Raises:
         BadInput: No condition is given, a limit is out of range, or no run can be checked.
@@ -196,8 +201,12 @@ def check_gate(
     _check_range("max-unscored", max_unscored, 0, 1, "a share lies")
     if scale is not None:
         _check_range("min-mean", min_mean, scale.numbers[0], scale.numbers[-1], "scores on this scale lie")
-    if min_agreement is None and min_within is None and min_mean is None:
-        raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
+    if (min_agreement, min_within, min_mean, max_fall) == (None, None, None, None):
+        raise BadInput(
+            "no condition given: pass --min-agreement, --min-within, --min-mean, --max-fall, or several of them"
+        )
+    if max_fall is not None and not 0 <= max_fall < float("inf"):
+        raise BadInput(f"--max-fall {max_fall:g}: allowed are points of the scale from 0 on")
     checks = []
     if min_agreement is not None or min_within is not None:
         name, low, low_within, run = _latest_agreement(project.store, synthetic)
@@ -208,7 +217,38 @@ def check_gate(
             checks.append(Check(f"r of {name} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
         checks += _score_checks(project, min_mean, max_unscored, synthetic, training)
+    if min_mean is not None or max_fall is not None:
+        checks += fall_check(project, latest_scored(project.store, project.mart, synthetic), max_fall)
     return checks
+
+
+def fall_check(project: Workspace, run: str | None, max_fall: float | None) -> list[Check]:
+    """Return the check of the latest batch of scores against the earlier ones; `None` states the change alone.
+
+    A fall that is stated fails unless the whole interval of the change of people's mean rating is within `max_fall`,
+    and fails if the evaluator cannot tell it. A change that cannot be told from none passes, and says so: a gate fails
+    on evidence.
+
+    Args:
+        project: The project.
+        run: The latest run with scores.
+        max_fall: Largest fall of people's mean rating in points.
+    """
+    name = "change of the latest scores"
+    if max_fall is not None:
+        name = f"fall of the latest scores, at most {max_fall:g} points"
+    found = change_of_scores(project)
+    if found is None or run not in found.keys:
+        reason = "the latest scores are not by the evaluator in use, or their scale has no numbers; run accord score"
+        return [] if max_fall is None else [Check(name, 1.0, None, reason=reason)]
+    words = found.summary.rstrip(".")
+    if max_fall is None:
+        more = ". This is not a condition; add --max-fall POINTS to make it one" if found.state == "fell" else ""
+        return [Check(name, 1.0, 1.0, words=f"{words}{more}")]
+    low = found.people.low
+    if found.state == "fell" and (low is None or low < -max_fall):
+        return [Check(name, 1.0, None, reason=words)]
+    return [Check(name, 1.0, 1.0, words=words)]
 
 
 def _score_checks(

@@ -210,7 +210,9 @@ class Project(project.Workspace):
         loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
         project.check_question(self.store, self.rubric, loaded)
         speaker, options = perspective or scoring.Perspective(), options or scoring.ScoreOptions()
-        return scoring.score_file(self, loaded, source, out, speaker, options, **reading)
+        done = scoring.score_file(self, loaded, source, out, speaker, options, **reading)
+        change = None if speaker.annotator is not None else project.change_of_scores(self, used=loaded)
+        return replace(done, change=None if change is None or done.run not in change.keys else change.to_json())
 
     def score_parts(
         self,
@@ -294,14 +296,15 @@ class Project(project.Workspace):
         self,
         count: int = 10,
         annotators: Collection[str] = (),
-        purpose: Literal["evaluator", "agreement"] = "evaluator",
+        purpose: Literal["evaluator", "agreement", "change"] = "evaluator",
     ) -> list[NextLabel]:
         """Suggest labels: those that would teach the evaluator most, the best first, or those that measure agreement.
 
         Args:
             count: Number of suggestions.
             annotators: Annotators who will label; by default any annotator.
-            purpose: `agreement` for a random sample of unlabeled texts, stratified by score.
+            purpose: `agreement` for a random sample of unlabeled texts, stratified by score; `change` for such samples
+                of the latest batch of scores, which fell or rose, and of the batches before it.
         """
         return project.label_next(self, count, annotators, purpose)
 
@@ -402,6 +405,7 @@ class Project(project.Workspace):
         card: str | Path | None = None,
         require_refit: bool = False,
         allow_unproven: bool = False,
+        max_fall: float | None = None,
     ) -> list[Check]:
         """Check the verdict on the evaluator in use, and conditions on comparison, scores and an agreement card.
 
@@ -414,6 +418,7 @@ class Project(project.Workspace):
             card: Agreement card that the project must match; `min_agreement` and `min_within` then apply to the card.
             require_refit: True to fail if the evaluator in use learned from conversations that were erased since.
             allow_unproven: True to pass although the verdict on the evaluator in use is "not yet".
+            max_fall: Largest fall of people's mean rating, in points, that the latest batch of scores may show.
 
         Returns:
             The checks, the verdict first, all of which passed.
@@ -423,8 +428,9 @@ class Project(project.Workspace):
             BadInput: No condition is given, a limit is out of range, or no run exists to check.
         """
         checks = verbs.gate_checks(
-            self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit, allow_unproven
-        )
+            self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit, allow_unproven,
+            max_fall,
+        )  # fmt: skip
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")
         return checks

@@ -13,6 +13,7 @@ MODULES = {
     "agreement": ("compare", "estimate", "gaps", "report", "gate", "issues", "label"),
     "card": ("card",),
     "score": ("score",),
+    "cycle": ("cycle",),
     "push": ("push",),
     "live": ("serve", "follow", "watch", "view"),
     "users": ("users", "validate"),

@@ -66,7 +66,8 @@ def next_(
         typer.Option(
             "--for",
             help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which "
-            "measures agreement most narrowly.",
+            "measures agreement most narrowly. `change`: such samples of the latest batch, whose scores changed, and "
+            "of the earlier ones.",
         ),
     ] = "evaluator",
     out: Annotated[
@@ -78,8 +79,8 @@ def next_(
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    if purpose not in ("evaluator", "agreement"):
-        raise BadInput(f"--for {purpose}: allowed are evaluator and agreement")
+    if purpose not in ("evaluator", "agreement", "change"):
+        raise BadInput(f"--for {purpose}: allowed are evaluator, agreement and change")
     with options.open_counted() as project:
         note(f"evaluator: {project.evaluator_in_use}")
         found = [each.to_json() for each in project.label_next(count, annotator or (), purpose)]  # type: ignore[arg-type]
@@ -188,6 +189,15 @@ def gate(
     max_unscored: Annotated[
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
+    max_fall: Annotated[
+        float | None,
+        typer.Option(
+            "--max-fall",
+            min=0.0,
+            help="Fail if the latest batch of scores fell, unless the interval of the fall in people's ratings is "
+            "within so many points.",
+        ),
+    ] = None,
     include_training: InTraining = False,
     card: Annotated[
         Path | None,
@@ -220,14 +230,15 @@ def gate(
     """Fail (exit 3) if the verdict is "not yet", or if comparison, scores or a card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
-    conversations that the evaluator learned from do not count, unless --include-training is given.
+    conversations that the evaluator learned from do not count, unless --include-training is given. With --min-mean or
+    --max-fall, the change of the latest batch of scores is printed.
     """
     from accord.verbs import gate_checks, gate_text, write_gate
 
     with options.open() as project:
         checks = gate_checks(
             project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit,
-            allow_unproven,
+            allow_unproven, max_fall,
         )  # fmt: skip
     write_gate(checks, junit, markdown)
     options.show({"checks": [each.to_json() for each in checks]}, lambda _: gate_text(checks))

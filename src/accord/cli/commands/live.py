@@ -240,20 +240,26 @@ def watch(
     labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labeling.")] = 5,
     fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 if there is a new alarm.")] = False,
 ) -> None:
-    """Show mean live scores by assistant version and day, check finished days, and send alarms to the webhook.
+    """Show mean live scores by assistant version and day, check batches and finished days, and send alarms.
 
-    Drift of the scores is attributed to the assistant or to the judge, by anchors: accord judge --anchors.
+    The latest batch (a run of `accord score`, or a week of live scores) is compared with the earlier ones. Drift of the
+    scores is attributed to the assistant or to the judge, by anchors: accord judge --anchors.
     """
     from accord.board import drift
     from accord.live import post_alarms, raise_alarms, recover, report, send_alarms
+    from accord.project import change_report
 
     with options.open() as project:
         config = project.config.monitoring
         recover(project.store, project.mart)
         new = [alarm.message for alarm in raise_alarms(project.store, config.false_alarm_rate)]
-        attributed, is_new = drift.drift_report(project)
+        used = drift.in_use(project)
+        change, is_new = change_report(project, used=used)
+        new += [change.summary] if change and is_new else []
+        attributed, is_new = drift.drift_report(project, used=used)
         new += [attributed["summary"]] if attributed and is_new else []
-        result = {**report(project.store, days, labels=labels), "drift": attributed, "new_alarms": len(new)}
+        found = {"change": None if change is None else change.to_json(), "drift": attributed, "new_alarms": len(new)}
+        result = {**report(project.store, days, labels=labels), **found}
         options.show(result, lambda result: _report_text(cast("MonitoringReport", result)))
         if config.webhook is not None:
             send_alarms(project.store, partial(post_alarms, config.webhook))
@@ -262,11 +268,13 @@ def watch(
 
 
 def _report_text(report: MonitoringReport) -> str:
-    drift = report.get("drift")
-    attributed = [f"drift: {drift['summary']}"] if drift else []
+    drift, change = report.get("drift"), report.get("change")
+    attributed = [f"batch: {change['lines'][0]}", *(f"  {line}" for line in change["lines"][1:])] if change else []
+    attributed += [f"drift: {drift['summary']}"] if drift else []
     if not report["days"]:
+        alarms = [f"alarm: {alarm['message']}" for alarm in report["alarms"]]
         start = "no live scores in these days; start one of: accord serve, accord follow LOG --out scores.jsonl"
-        return "\n".join([start, *attributed])
+        return "\n".join([start, *attributed, *alarms])
     by_day = sorted(report["days"], key=lambda row: row["day"])
     numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(row["evaluator"] for row in by_day), 1)}
     rows = [

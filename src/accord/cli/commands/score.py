@@ -282,5 +282,7 @@ def _text(result: Mapping[str, Any]) -> str:
     if result["left_out"]:
         lines.append(f"  {result['left_out']} left out by --synthetic, which counts others: without, with or only")
     lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []
+    if change := result.get("change"):
+        lines += [f"  {line}" for line in change["lines"]]
     lines += [f"  {result['plausibility']}", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

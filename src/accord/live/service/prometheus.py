@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
@@ -16,6 +16,9 @@ from accord.live.ingest import LiveRow
 from accord.live.scorer import LiveScorer
 from accord.live.service.middleware import App, Receive, Scope, Send
 from accord.version import __version__
+
+if TYPE_CHECKING:
+    from accord.decisions import BatchChange
 
 MAX_SYSTEMS = 50
 """Systems with scores of their own; further systems share one label."""
@@ -41,10 +44,45 @@ class ScorerGauges(Collector):
         yield InfoMetricFamily("accord_evaluator", "Evaluator in use; `level` is that of the labels it learned.", info)
 
 
+class ChangeGauges(Collector):
+    """Gauges of the change of the latest batch of scores, by assistant version; `version` is empty for all."""
+
+    def __init__(self, change: Callable[[], BatchChange | None]) -> None:
+        self._change = change
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the current values; nothing without a comparison."""
+        found = self._change()
+        if found is None:
+            return
+        labels = ["evaluator", "version", "bound"]
+        scores = GaugeMetricFamily(
+            "accord_batch_change", "Change of the mean score of the latest batch, with its interval.", labels=labels
+        )
+        people = GaugeMetricFamily(
+            "accord_batch_people_change", "Change of people's mean rating behind it, with its interval.", labels=labels
+        )
+        versions = [("", found.scores), *((each.name, each.change) for each in found.groups
+                                          if each.dimension == "version")]  # fmt: skip
+        rows = [(scores, version, change) for version, change in versions] + [(people, "", found.people)]
+        for family, version, change in rows:
+            for bound, value in change.to_json().items():
+                if value is not None:
+                    family.add_metric([found.evaluator, one_line(version, LONGEST_NAME), bound], value)
+        alarm = GaugeMetricFamily(
+            "accord_batch_alarm", "1 if the scores of the latest batch fell or rose, else 0.",
+            labels=["evaluator", "state"],
+        )  # fmt: skip
+        alarm.add_metric([found.evaluator, found.state], float(found.is_alarm))
+        yield from (scores, people, alarm)
+
+
 class ServiceMetrics:
     """Metrics of one service, in a registry of their own."""
 
-    def __init__(self, scorer: LiveScorer, waiting: Callable[[], float]) -> None:
+    def __init__(
+        self, scorer: LiveScorer, waiting: Callable[[], float], change: Callable[[], BatchChange | None] = lambda: None
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "accord_requests", "Requests by path and status.", ["path", "status"], registry=registry
@@ -61,6 +99,7 @@ class ServiceMetrics:
         self.scores = Summary("accord_score", "Scores by assistant version.", ["system"], registry=registry)
         self._systems = NameLimit(MAX_SYSTEMS)
         registry.register(ScorerGauges(scorer, waiting))
+        registry.register(ChangeGauges(change))
 
     def count_rows(self, rows: Iterable[LiveRow]) -> None:
         """Count the results of some messages."""

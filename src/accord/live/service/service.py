@@ -27,7 +27,7 @@ from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, F
 from accord.live.service.otlp import Signal, parse_export, traceparents
 from accord.live.service.prometheus import ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
-from accord.project import Workspace, check_scale
+from accord.project import Workspace, change_report, check_scale
 
 LARGE_BODY_BYTES = 32 * 2**10
 """Larger requests are parsed in a thread, one at a time, so that parsing them does not delay small requests."""
@@ -69,7 +69,7 @@ class Service:
             MAX_CONCURRENT_CHUNKS if scorer.asks else 1,
             scorer.work,
         )
-        self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting)
+        self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting, lambda: ingestor.change)
         self.keeps_spans = keeps_spans
         self._log_once = LogOnce(log)
         self.history = HistoryDeduplicator(scorer.conversations, scorer.memory, self._skip_span)
@@ -249,7 +249,9 @@ def open_service(
 
         def load_report() -> MonitoringReport:
             found = report(project.store, before=lambda _: ingestor.settle())
-            return {**found, "drift": drift.drift_report(project, used=ingestor.scorer.evaluator)[0]}
+            change, _ = change_report(project, used=ingestor.scorer.evaluator)
+            attributed, _ = drift.drift_report(project, used=ingestor.scorer.evaluator)
+            return {**found, "change": None if change is None else change.to_json(), "drift": attributed}
 
         yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(sinks))
 
