@@ -96,7 +96,17 @@ def test_init_names_the_files_that_are_there() -> None:
     assert "40 conversations imported" in follow(printed("init"))
 
 
-def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
+def test_init_reads_only_the_files_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample("chats.jsonl", "ratings.csv")
+    read = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *more, **named: opened.append(path.name) or read(path, *more, **named))
+    opened: list[str] = []
+    said = printed("init", "--from", "ratings.csv")
+    assert "chats.jsonl" not in [*opened, said] and "ratings.csv" in opened
+    assert "name the file that holds them: accord import CONVERSATIONS ratings.csv" in said
+
+
+def test_init_names_the_given_conversations_and_the_columns() -> None:
     Path("data").mkdir()
     sample("data/my chats.jsonl", "data/rated by all.csv")
     text = (
@@ -104,7 +114,7 @@ def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> Non
     )
     Path("data/rated by all.csv").write_text(text, encoding="utf-8")
     mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
-    said = follow(printed("init", "--from", "data/rated by all.csv", *mapped))
+    said = follow(printed("init", "--from", "data/rated by all.csv", "data/my chats.jsonl", *mapped))
     assert "40 conversations imported" in said and "0 labels imported" not in said
 
 
