@@ -17,6 +17,7 @@ from commands import invoke, printed, write_rows
 from new_project import new_project
 from small_sample import sources
 
+from accord import project
 from accord.edges import MissingExtra
 
 CHATS, RATINGS = map(str, sources())
@@ -98,11 +99,13 @@ def test_init_names_the_files_that_are_there() -> None:
 
 def test_init_reads_only_the_files_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     sample("chats.jsonl", "ratings.csv")
-    read = Path.open
-    monkeypatch.setattr(Path, "open", lambda path, *more, **named: opened.append(path.name) or read(path, *more, **named))
-    opened: list[str] = []
+    read = project.survey_files
+    surveyed = list[Path]()
+    monkeypatch.setattr(
+        project, "survey_files", lambda paths, *more, **named: surveyed.extend(paths) or read(paths, *more, **named)
+    )
     said = printed("init", "--from", "ratings.csv")
-    assert "chats.jsonl" not in [*opened, said] and "ratings.csv" in opened
+    assert surveyed == [Path("ratings.csv")] and "chats.jsonl" not in said
     assert "name the file that holds them: accord import CONVERSATIONS ratings.csv" in said
 
 
