@@ -18,6 +18,7 @@ from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
 from accord.project import Project
+from accord.project.evaluators.retrain import candidate_folder, retrain
 from accord.scoring import (
     BatchScorer,
     Execution,
@@ -26,7 +27,6 @@ from accord.scoring import (
     ScoreOptions,
     score,
 )
-from accord.studies.retrain import candidate_folder, retrain
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
 

@@ -28,10 +28,9 @@ from accord.project import (
     with_rubric_file,
     with_study,
 )
+from accord.project.evaluators.retrain import recover_promotion, verdict_in_use
 from accord.results import Figure, figure_html
 from accord.store import Imports
-from accord.studies import verdict_in_use
-from accord.studies.retrain import recover_promotion
 from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
 from accord.web.next_steps import main_button, next_steps

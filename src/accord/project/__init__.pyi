@@ -21,6 +21,8 @@ from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
 from .evaluators.gap_search import gap_searches as gap_searches
 from .evaluators.held_out_set import tested_on as tested_on
 from .evaluators.fit_cache import single_threaded as single_threaded
+from .evaluators.retrain import candidate_folder as candidate_folder, IN_USE as IN_USE
+from .evaluators.retrain import verdict_in_use as verdict_in_use
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files

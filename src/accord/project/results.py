@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -40,6 +41,7 @@ from accord.results import (
     counted,
     document_html,
     p_text,
+    written,
 )
 from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
@@ -246,6 +248,8 @@ class Fitted(Documented, Readable):
         spent: Requests, tokens, money.
         folder: Folder in which it is saved; `None` if it is not saved.
         questions: Results for the other questions of the rubric, if they were fitted too.
+        moved: What the fit changed of the evaluator that it replaced (`accord.project.evaluators.retrain`); `None` for
+            a first fit.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -263,6 +267,7 @@ class Fitted(Documented, Readable):
     spent: Spent = field(default_factory=dict)
     folder: Path | None = None
     questions: Sequence[Fitted] = ()
+    moved: Mapping[str, Any] | None = None
 
     def with_decision(self, decision: Decision | None) -> Fitted:
         """Return a copy with the decision that led to this evaluator, for the report."""
@@ -312,11 +317,38 @@ class Fitted(Documented, Readable):
 
     def sections(self) -> list[Section]:
         """Return the learned state: other questions, issue labels, findings of sources, and the folder."""
-        sections = [self._questions(), issues_section(self.labels)]
+        sections = [self._moved(), self._questions(), issues_section(self.labels)]
         sections += [found.section() for found in self.findings.values()]
         remarks = self.evaluator.head.remarks() if self.evaluator.is_fitted else []
         sections += [Section("", "", [Text(text)]) for text in (*remarks, f"saved in {self.folder}")]
         return [each for each in sections if each is not None]
+
+    def _moved(self) -> Section | None:
+        """Return what the fit changed of the evaluator that it replaced, or `None` for a first fit."""
+        if self.moved is None:
+            return None
+        moved, ledger, parts = self.moved, Ledger.from_json(self.moved["ledger"]), list[Part]()
+        now = "" if self.held_out is None else self.held_out.verdict.title
+        if moved["was"] and now:
+            parts.append(
+                Text(f"Verdict: {now}, as before" if now == moved["was"] else f"Verdict: {moved['was']} → {now}")
+            )
+        if "score_change" in ledger:
+            change = ledger["score_change"]
+            parts.append(Text(f"{change.definition.label}: {change.sentence()}"))
+        if moved["weights"]:
+            rows = [
+                [row["part"], *(written(row[when], "share") for when in ("before", "now"))] for row in moved["weights"]
+            ]
+            parts.append(Table(["weight of", "before", "now"], rows))
+        if moved["scores"]:
+            parts.append(Text(moved["scores"]))
+            if "again" in moved["scores"]:
+                parts.append(Text("accord score --again", "code", "Score the conversations of the board again"))
+        for card in moved["cards"]:
+            command = f"accord card --out {shlex.quote(card)}"
+            parts.append(Text(command, "code", f"Make {card} again; its changes are printed"))
+        return Section("What this fit moved", moved["summary"], parts)
 
     def _questions(self) -> Section | None:
         """Return the agreement with people on each question, or `None` if only the main question was fitted."""
@@ -347,6 +379,7 @@ class Fitted(Documented, Readable):
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
             **({"questions": self.by_question()} if self.questions else {}),
+            **({"moved": dict(self.moved)} if self.moved is not None else {}),
         }
 
     def by_question(self) -> list[dict[str, Any]]:

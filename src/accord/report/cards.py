@@ -15,12 +15,11 @@ from accord.decisions import AGREE, AgreementCard, Figures, Verdict, labels_dige
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
-from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on
+from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on, verdict_in_use
 from accord.report.gate import TABLE_CARD, Check, check_gate, check_limits, verdict_checks
 from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
 from accord.store import Store
-from accord.studies import verdict_in_use
 from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
 from accord.values import Question, Rubric
 from accord.version import __version__

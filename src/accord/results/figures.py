@@ -55,8 +55,12 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "error": Definition("typical error", f"Root mean squared difference of a score and {_RATING}", "points", "points"),
     "error_change": Definition(
-        "change of the typical error", "Typical error of the candidate minus the one of the evaluator in use, on the "
-        "same ratings", "difference", "points",
+        "change of the typical error", "Typical error of the new fit or the candidate minus the one of the evaluator "
+        "before it, on the same ratings", "difference", "points",
+    ),
+    "score_change": Definition(
+        "change of the scores", "Mean score by the new fit or the candidate minus mean score by the evaluator before "
+        "it, of the same texts, held out from both", "difference", "points",
     ),
     "constant_error": Definition(
         "error of a constant guess", "The same error of one answer for every conversation", "points", "points"

@@ -18,8 +18,6 @@ from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .retrain import candidate_folder as candidate_folder, IN_USE as IN_USE, modified_at as modified_at
-from .retrain import verdict_in_use as verdict_in_use
 from .shipped_studies import load_outcome as load_outcome, load_outcomes as load_outcomes
 from .shipped_studies import open_validation as open_validation
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators

@@ -39,6 +39,7 @@ from accord.project.evaluators.experiments import (
 from accord.project.evaluators.fit_cache import FitCache, single_threaded
 from accord.project.evaluators.held_out_set import FittedHead
 from accord.project.evaluators.length_check import doubling
+from accord.project.evaluators.retrain import moved_by
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared, Fitted, speakers_of
 from accord.scoring import asked_in
@@ -100,7 +101,8 @@ def fit(
     with project.store.run("fit", asked_in(evaluator.question, project.config.shown())) as record:
         note_wordings(project.store, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
-        fitted = replace(fitted, folder=folder)
+        on_stage("compared with the evaluator before")
+        fitted = replace(fitted, folder=folder, moved=moved_by(project, fitted, folder))
         save_unless_erased(project.store, fitted.evaluator, folder)
         fitted = replace(fitted, spent=project.budget.to_json())
         saved = {"question": evaluator.question.id, "folder": str(folder.resolve())}

@@ -43,8 +43,8 @@ from accord.charts import (
 )
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.learning import CARD
+from accord.project import verdict_in_use
 from accord.results import Ledger
-from accord.studies import verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, conversation_address
 

@@ -15,10 +15,16 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
-from accord.project import fitted_evaluators, has_learned_all, other_question
+from accord.project import (
+    IN_USE,
+    candidate_folder,
+    fitted_evaluators,
+    has_learned_all,
+    other_question,
+    verdict_in_use,
+)
 from accord.report import verdict_view
 from accord.results import Figure, Ledger
-from accord.studies import IN_USE, candidate_folder, verdict_in_use
 from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
 from accord.web.next_steps import refit_text

@@ -16,21 +16,19 @@ from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
-from accord.project import comparable_labels, has_learned_all, other_question, wordings_text
+from accord.project import (
+    candidate_folder,
+    comparable_labels,
+    has_learned_all,
+    modified_at,
+    other_question,
+    verdict_in_use,
+    wordings_text,
+)
 from accord.report import verdict_view
 from accord.results import Figure, Ledger, agreement_word, agreement_words
 from accord.store import LabelCounts
-from accord.studies import (
-    Adjudication,
-    AnswerMatrix,
-    StudyProgress,
-    StudySession,
-    agreement_figure,
-    candidate_folder,
-    modified_at,
-    study_annotators,
-    verdict_in_use,
-)
+from accord.studies import Adjudication, AnswerMatrix, StudyProgress, StudySession, agreement_figure, study_annotators
 from accord.values import Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
