@@ -92,3 +92,21 @@ def test_a_card_that_is_made_again_prints_its_changes(
     assert "changed since" not in printed("card")
     changed = json.loads(printed("card", "--json"))["differences"]
     assert "labels.count" not in [row["field"] for row in changed]
+
+
+def test_an_erasure_states_that_it_costs_a_fit_and_a_card_and_makes_both(
+    refitted: tuple[Project, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, fitted = refitted
+    monkeypatch.chdir(project.config.folder)
+    printed("card")
+    [first, *_] = project.store.conversations()
+    erase = ["store", "erase", "--conversation", first.id]
+    cost = "The evaluator in use, default, learned from 1 of these conversations: fit it again and make agreement-card"
+    assert cost in printed(*erase, "--plan") and "--refit does both" in printed(*erase, "--plan")
+    old = [project.load().digest(), json.loads(Path("agreement-card.json").read_text("utf-8"))["labels"]["count"]]
+    said = printed(*erase, "--yes", "--refit")
+    assert "fitted default again" in said and "made agreement-card.json again" in said and "learned from" not in said
+    new = [project.load().digest(), json.loads(Path("agreement-card.json").read_text("utf-8"))["labels"]["count"]]
+    assert new[0] != old[0] and new[1] < old[1], "the fit and the card are without the erased ratings"
+    assert "erased since" not in printed("gate", "--require-refit", "--allow-unproven", "--card", "agreement-card.json")

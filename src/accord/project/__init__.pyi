@@ -11,7 +11,7 @@ from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as p
 from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
 from .erasing.person import export_person as export_person
-from .erasing.refit import refit_note as refit_note
+from .erasing.refit import refit_note as refit_note, refit_sentences as refit_sentences
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire
 from .erasing.selection import Selection as Selection
 from .evaluators.comparing import by_groups as by_groups

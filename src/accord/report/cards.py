@@ -16,6 +16,7 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
 from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on, verdict_in_use
+from accord.report.card_files import write_card
 from accord.report.gate import TABLE_CARD, Check, check_gate, check_limits, verdict_checks
 from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
@@ -73,6 +74,21 @@ def card_of(project: Project, name: str | None = None, options: CardOptions | No
         card = _card(project, evaluator, found, test, options, fitted)
         record.results.update({"ratings": test["digest"], "card": card.digest, "evaluator": evaluator.digest()})
     return card
+
+
+def remake_card(project: Project, path: str | Path) -> AgreementCard:
+    """Make the card in a file again, for the evaluator as it is now, with the same options.
+
+    Raises:
+        BadInput: The card was made on a held-out set, whose files it does not name, or as in `card_of`.
+    """
+    old = AgreementCard.read(path)
+    if old.test.method == "held-out set":
+        raise BadInput(f"{path} was made on a held-out set; make it again: accord card --out {path} --held-out FILE")
+    by = dict.fromkeys(group.by for group in old.groups if group.by != SYSTEM)
+    made = card_of(project, old.subject.name, CardOptions(made_by=old.labels.made_by, by=list(by)))
+    write_card(made, path)
+    return made
 
 
 def _same_fit(project: Project, evaluator: Evaluator) -> Fitted:
