@@ -15,6 +15,7 @@ from .erasing.refit import refit_note as refit_note, refit_sentences as refit_se
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire
 from .erasing.selection import Selection as Selection
 from .evaluators.comparing import by_groups as by_groups
+from .evaluators.costs import costs_of as costs_of, role_costs as role_costs
 from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note, SYSTEM as SYSTEM
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST

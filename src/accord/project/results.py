@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.decisions import Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
+from accord.decisions import STATES, Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
@@ -31,10 +31,13 @@ from accord.project.comparison_sections import (
 from accord.project.evaluators.pair_test import PairTest
 from accord.results import (
     DEFINITIONS,
+    Charts,
     Document,
     Findings,
     Ledger,
     Part,
+    Point,
+    Points,
     Section,
     Table,
     Text,
@@ -57,6 +60,10 @@ GAIN = 0.99
 """Ratio of widths above which a sentence states that scores add nothing."""
 EXAMPLES_SHOWN = 3
 _SOURCE = "accord.validation.system_means"
+
+
+_GUESSES = ("constant", "annotator-mean", "random")
+"""Baselines without evidence, which reach no verdict."""
 
 
 class Documented(ABC):
@@ -160,6 +167,7 @@ class Compared(Documented, Tabular):
         groups: Agreement of the first system by group, if requested.
         panel: Votes of several judges, and their gain over the best judge; `None` for fewer than two judges.
         pairs: Agreement of its scores with people's preferences, for each comparing question with labels.
+        costs: Cost of scoring 1,000 conversations (`accord.project.evaluators.costs.Cost`), by system.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -178,6 +186,7 @@ class Compared(Documented, Tabular):
     groups: Sequence[GroupAccuracy] = ()
     panel: second_judge.JudgePanel | None = None
     pairs: Sequence[PairTest] = ()
+    costs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
@@ -218,6 +227,7 @@ class Compared(Documented, Tabular):
             *(full if everything else [short_section(found, ledger, default)]),
             Section("", "", [lines(*texts)]) if texts else None,
             groups_section(self.groups),
+            self.cost_section(),
             warnings_section(found),
             None if self.decision is None else Section("", "", [lines(str(self.decision))]),
             *([] if everything else full),
@@ -231,7 +241,60 @@ class Compared(Documented, Tabular):
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
         panel = None if self.panel is None else self.panel.to_json()
         pairs = {"pairs": [pair.to_json() for pair in self.pairs]} if self.pairs else {}
-        return {**self.comparison.to_json(), **own, "judges": panel, **pairs}
+        costs = {name: each.to_json() for name, each in self.costs.items()}
+        return {
+            **self.comparison.to_json(), **own, "judges": panel, **pairs, "costs": costs,
+            "cheapest": self.cheapest[0], "cheapest_text": self.cheapest[1],
+        }  # fmt: skip
+
+    @cached_property
+    def cheapest(self) -> tuple[str | None, str]:
+        """The cheapest evaluator that reaches the verdict, `None` if none does; and a sentence about it."""
+        first, state = self.comparison.systems[0].name, self.verdict.state
+        known = {name: each for name, each in self.costs.items() if each.is_recorded}
+        if state == STATES[0]:
+            return None, "No evaluator reaches a verdict yet, whatever it costs."
+        if first not in known:
+            cost = self.costs[first].text() if first in self.costs else "unknown"
+            return None, f"The cost of {first}, which reaches the verdict, is {cost}."
+        has_money = all(each.money.value is not None for each in known.values())
+        price = {name: (each.money if has_money else each.tokens).value for name, each in known.items()}
+        for name in sorted(price.keys() - set(_GUESSES), key=lambda name: (price[name], name)):
+            if name == first or (price[name] < price[first] and self._state_of(name) >= STATES.index(state)):
+                cost = known[name].text(name)
+                than = "" if name == first else f", as {first} does at {known[first].text(first)}"
+                return name, f"{name} is the cheapest that reaches the verdict ({cost} for 1,000 conversations){than}."
+        return None, ""
+
+    def _state_of(self, name: str) -> int:
+        """Return the place of the verdict on another system of the comparison."""
+        found = self.comparison
+        systems = sorted(found.systems, key=lambda each: each.name != name)
+        rows = sorted(found.results, key=lambda row: row.evaluator != name)
+        other = replace(found, systems=systems, results=rows)
+        speakers = speakers_of(found.ratings, self.train.samples)
+        return STATES.index(verdict_of(figures_of(other, speakers, judge=self.judge)).state)
+
+    def cost_section(self, is_drawn: bool = False) -> Section | None:
+        """Return the typical error against the cost of each system, or `None` if no system asks a model."""
+        if not any(each.roles for each in self.costs.values()):
+            return None
+        ledger, rows, points = self.verdict.figures.ledger, list[Row](), list[Point]()
+        order = sorted(
+            ((name, each) for name, each in self.costs.items() if name not in _GUESSES[1:]),
+            key=lambda each: each[1].money.value or each[1].tokens.value or 0.0,
+        )
+        for name, cost in order:
+            error = figures_of_row(self.comparison, ledger, self.comparison[name])["error"]
+            rows.append([name, error, cost.text(name)])
+            if cost.is_recorded:
+                points.append(Point(f"{name}, {cost.text(name)}", error.estimate, name == self.cheapest[0]))
+        has_tokens = any(each.is_recorded and each.roles and each.money.value is None for each in self.costs.values())
+        lead = " ".join(filter(None, [self.cheapest[1], "Add prices.yaml for costs in money." if has_tokens else ""]))
+        parts: list[Part] = [Table(["evaluator", "typical error", "cost of 1,000 conversations"], rows)]
+        if is_drawn and len(points) > 1:
+            parts.append(Charts([Points("Typical error, the cheapest first", "points", points)]))
+        return Section("Error against cost", lead, parts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -378,6 +441,7 @@ class Fitted(Documented, Readable):
             "findings": {name: finding.to_json() for name, finding in self.findings.items()},
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
+            "cheapest_text": "" if self.held_out is None else self.held_out.cheapest[1],
             **({"questions": self.by_question()} if self.questions else {}),
             **({"moved": dict(self.moved)} if self.moved is not None else {}),
         }

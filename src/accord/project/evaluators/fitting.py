@@ -28,6 +28,7 @@ from accord.learning import (
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.erasing.refit import save_unless_erased
+from accord.project.evaluators.costs import costs_of
 from accord.project.evaluators.experiments import (
     further_repetitions,
     in_question,
@@ -336,7 +337,8 @@ class _Fit:
         rests = rests_on(comparison.repeats(evaluator.name), comparison.ratings, known)
         doubled = None if rests is None else doubling(project, fitted, known, train.samples)
         judge = judge_state(project, known)
-        return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled)
+        costs = costs_of(project, [each.name for each in comparison.systems])
+        return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled, costs=costs)
 
     def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
         """Fit on one side of a split and test on the other; the tested evaluator is kept."""
