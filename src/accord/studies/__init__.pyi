@@ -12,7 +12,7 @@ from .background_learning import BackgroundLearning as BackgroundLearning, FIT a
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
 from .conversation_view import conversation_view as conversation_view, ConversationView as ConversationView
-from .conversation_view import tool_calls_of as tool_calls_of
+from .conversation_view import tool_calls_of as tool_calls_of, visible_to as visible_to
 from .human_studies import ANALYSIS as ANALYSIS, StudyOutcome as StudyOutcome
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items
