@@ -261,8 +261,8 @@ class Compared(Documented, Tabular):
         price = {name: (each.money if has_money else each.tokens).value for name, each in known.items()}
         for name in sorted(price.keys() - set(_GUESSES), key=lambda name: (price[name], name)):
             if name == first or (price[name] < price[first] and self._state_of(name) >= STATES.index(state)):
-                cost = known[name].text(name)
-                than = "" if name == first else f", as {first} does at {known[first].text(first)}"
+                cost = known[name].text(name, has_money)
+                than = "" if name == first else f", as {first} does at {known[first].text(first, has_money)}"
                 return name, f"{name} is the cheapest that reaches the verdict ({cost} for 1,000 conversations){than}."
         return None, ""
 
@@ -280,18 +280,21 @@ class Compared(Documented, Tabular):
         if not any(each.roles for each in self.costs.values()):
             return None
         ledger, rows, points = self.verdict.figures.ledger, list[Row](), list[Point]()
+        asked = [each for each in self.costs.values() if each.is_recorded and each.roles]
+        in_money = bool(asked) and all(each.money.value is not None for each in asked)
         order = sorted(
             ((name, each) for name, each in self.costs.items() if name not in _GUESSES[1:]),
-            key=lambda each: each[1].money.value or each[1].tokens.value or 0.0,
+            key=lambda each: (each[1].money if in_money else each[1].tokens).value or 0.0,
         )
         for name, cost in order:
             error = figures_of_row(self.comparison, ledger, self.comparison[name])["error"]
-            rows.append([name, error, cost.text(name)])
+            rows.append([name, error, cost.shown(name, in_money)])
             if cost.is_recorded:
-                points.append(Point(f"{name}, {cost.text(name)}", error.estimate, name == self.cheapest[0]))
-        has_tokens = any(each.is_recorded and each.roles and each.money.value is None for each in self.costs.values())
-        lead = " ".join(filter(None, [self.cheapest[1], "Add prices.yaml for costs in money." if has_tokens else ""]))
-        parts: list[Part] = [Table(["evaluator", "typical error", "cost of 1,000 conversations"], rows)]
+                points.append(Point(f"{name}, {cost.text(name, in_money)}", error.estimate, name == self.cheapest[0]))
+        priced = "Costs are in the currency of prices.yaml." if in_money else "For costs in money, add prices.yaml."
+        lead = " ".join(filter(None, [self.cheapest[1], priced if asked else ""]))
+        unit = DEFINITIONS["cost_money" if in_money or not asked else "cost_tokens"].label
+        parts: list[Part] = [Table(["evaluator", "typical error", unit], rows)]
         if is_drawn and len(points) > 1:
             parts.append(Charts([Points("Typical error, the cheapest first", "points", points)]))
         return Section("Error against cost", lead, parts)

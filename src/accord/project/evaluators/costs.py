@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,12 +65,19 @@ class Cost:
         about = f"{self.conversations:,} conversations with stored requests" if self.roles else "no model is asked"
         found = {"cost_tokens": self.tokens, "cost_money": self.money}
         return [
-            Figure.measured(name, each, self.conversations or None, about, part=part, source=COSTS)
+            Figure.measured(name, each, None, about, part=part, source=COSTS)
             for name, each in found.items()
             if each.value is not None
         ]
 
-    def text(self, part: str = "") -> str:
+    def shown(self, part: str, in_money: bool) -> Figure | str:
+        """Return the cost in one of its units as a figure, or in words where it is none."""
+        if not self.is_recorded or not self.roles:
+            return self.text()
+        found = {figure.name: figure for figure in self.figures(part)}
+        return found["cost_money" if in_money else "cost_tokens"]
+
+    def text(self, part: str = "", in_money: bool = True) -> str:
         """Return the money, or the tokens without prices, in words.
 
         >>> Cost(Estimate(0.0), Estimate(0.0)).text(), Cost().text()
@@ -83,9 +90,9 @@ class Cost:
         if not self.roles:
             return NO_MODEL
         found = {figure.name: figure for figure in self.figures(part)}
-        if "cost_money" in found:
+        if in_money and "cost_money" in found:
             return found["cost_money"].text()
-        tokens = replace(found["cost_tokens"], n=None)
+        tokens = found["cost_tokens"]
         return tokens.text().replace(tokens.short, f"{tokens.short} tokens", 1)
 
     def to_json(self) -> dict[str, Any]:
