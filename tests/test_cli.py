@@ -770,7 +770,8 @@ def test_the_main_question_is_guessed_and_said_where_nobody_names_it() -> None:
     said = printed("init", "--from", write("l.csv", "id,question,value\n" + rows))
     assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said
     assert "the main question is 'overall' (a guess; --main names another: tone, overall)" in said
-    assert said.endswith("Next: accord import chats.jsonl l.csv\n")
+    assert "chats.jsonl" not in said and "accord import CONVERSATIONS l.csv" in said
+    assert printed("init", chats(), "--from", "l.csv").endswith("Next: accord import l.csv chats.jsonl\n")
     assert "unknown question 'tine'. Did you mean 'tone'?" in refused("init", "--from", "l.csv", "--main", "tine")
     assert "--main" in refused("init", "--main", "tone") and "every answer is '3'" in refused(
         "init", "--from", write("same.csv", "id,rating\na,3\nb,3\n")

@@ -17,6 +17,7 @@ from commands import invoke, printed, write_rows
 from new_project import new_project
 from small_sample import sources
 
+from accord import project
 from accord.edges import MissingExtra
 
 CHATS, RATINGS = map(str, sources())
@@ -96,7 +97,19 @@ def test_init_names_the_files_that_are_there() -> None:
     assert "40 conversations imported" in follow(printed("init"))
 
 
-def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
+def test_init_reads_only_the_files_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample("chats.jsonl", "ratings.csv")
+    read = project.survey_files
+    surveyed = list[Path]()
+    monkeypatch.setattr(
+        project, "survey_files", lambda paths, *more, **named: surveyed.extend(paths) or read(paths, *more, **named)
+    )
+    said = printed("init", "--from", "ratings.csv")
+    assert surveyed == [Path("ratings.csv")] and "chats.jsonl" not in said
+    assert "name the file that holds them: accord import CONVERSATIONS ratings.csv" in said
+
+
+def test_init_names_the_given_conversations_and_the_columns() -> None:
     Path("data").mkdir()
     sample("data/my chats.jsonl", "data/rated by all.csv")
     text = (
@@ -104,7 +117,7 @@ def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> Non
     )
     Path("data/rated by all.csv").write_text(text, encoding="utf-8")
     mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
-    said = follow(printed("init", "--from", "data/rated by all.csv", *mapped))
+    said = follow(printed("init", "--from", "data/rated by all.csv", "data/my chats.jsonl", *mapped))
     assert "40 conversations imported" in said and "0 labels imported" not in said
 
 

@@ -17,6 +17,7 @@ from accord.board import Board, BoardFilters
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
+from accord.project.evaluators.retrain import candidate_folder, retrain
 from accord.scoring import (
     BatchScorer,
     Execution,
@@ -25,7 +26,6 @@ from accord.scoring import (
     ScoreOptions,
     score,
 )
-from accord.studies.retrain import candidate_folder, retrain
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
 

@@ -219,7 +219,7 @@ WRITERS = {
     "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",
-    "accord.studies.retrain": "a candidate next to the evaluator in use",
+    "accord.project.evaluators.retrain": "a candidate next to the evaluator in use",
     "accord.embedded.gguf_weights": "the folder of a model that is fetched",
     "accord.embedded.catalogue": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",

@@ -29,8 +29,9 @@ sources:
   meaning: {embedder: minilm}
 evaluators: {own: {sources: [metrics], head: curves}}
 evaluator: own
+people: {business: [ann], engineer: [eve]}
 studies:
-  look: {title: First look, annotators_per_item: 2}
+  look: {title: First look, annotators_per_item: 2, show: {business: [question, reply], engineer: all}}
   talk: {chat: {assistants: {one: {role: judge}}, topics: [billing, {text: outages}]}}
 plugins: [extra.py]
 synthetic: with

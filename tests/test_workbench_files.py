@@ -19,7 +19,7 @@ from test_workbench_setup import study_fields
 
 from accord.edges import BadInput, dump_yaml, is_trusted, parse_yaml
 from accord.project import load_config, study_yaml, with_study
-from accord.studies.retrain import load_report
+from accord.project.evaluators.retrain import load_report
 from accord.values import dump_rubric, load_rubric
 from accord.web import ProjectFiles
 

@@ -23,6 +23,7 @@ from accord.charts import ChartRow
 from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.project import Config
+from accord.project.evaluators.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
 from accord.results import Figure, Ledger, figure_html
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Item, Prediction, Studies
@@ -52,7 +53,6 @@ from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.background_learning import BackgroundLearning
 from accord.studies.blind_predictions import live_accuracy
 from accord.studies.item_order import ItemOrder, is_random_sample, make_ranking
-from accord.studies.retrain import candidate_folder, load_report, promote_candidate, recover_promotion
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Estimate, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target

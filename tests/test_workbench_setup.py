@@ -19,10 +19,9 @@ from test_workbench_pages import strange
 from accord import Conversation, Project, Turn
 from accord.edges import BadInput
 from accord.project import FileSurvey, config_from, load_config, new_project, text_diff, with_rubric_file, with_study
+from accord.project.evaluators.retrain import recover_promotion, verdict_in_use
 from accord.results import Figure, figure_html
 from accord.store import Imports
-from accord.studies import verdict_in_use
-from accord.studies.retrain import recover_promotion
 from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
 from accord.web.next_steps import main_button, next_steps

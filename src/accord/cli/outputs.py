@@ -175,10 +175,11 @@ def refuse_empty_outputs(parameters: Iterable[inspect.Parameter]) -> Iterator[in
     for parameter in parameters:
         kind, *marks = get_args(parameter.annotation) or (None,)
         if any(isinstance(each, Output) for each in marks):
+            is_text = kind is str or str in get_args(kind)
             for each in marks:
                 if isinstance(each, ParameterInfo):
-                    each.parser = _text_output if kind is str else _path_output
-            if kind is not str:
+                    each.parser = _text_output if is_text else _path_output
+            if not is_text:
                 parameter = parameter.replace(annotation=Annotated[_PATH, *marks])
         yield parameter
 

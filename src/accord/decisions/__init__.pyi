@@ -10,6 +10,6 @@ from .recommendation import Contest as Contest
 from .repetitions import is_settled as is_settled
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import AGREE as AGREE, LEFT as LEFT, left_for_people as left_for_people, Selection as Selection
-from .verdict import Verdict as Verdict, verdict_of as verdict_of
+from .verdict import STATES as STATES, Verdict as Verdict, verdict_of as verdict_of
 from .verdict_words import NEAR_PEOPLE as NEAR_PEOPLE, rules_table as rules_table, STEPS as STEPS
 from .verdict_words import uses_table as uses_table

@@ -61,6 +61,7 @@ from .requests.request_ledger import RequestLedger as RequestLedger
 from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stream_reply
 from .requests.streaming import StreamingClient as StreamingClient
 from .requests.web_request import send_request as send_request
+from .requests.exchange import usage_row as usage_row
 from .requests.wrappers import reply_row as reply_row
 from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedModel
 from .model import judge_modes as judge_modes

@@ -217,6 +217,7 @@ async def judge_all(
     lease: Lease | None = None,
     failures: dict[str, Missing] | None = None,
     redactor: Redactor | None = None,
+    role: str = "",
 ) -> AsyncGenerator[Judged, None]:
     """Judge samples as they arrive, and store every answer immediately.
 
@@ -224,7 +225,7 @@ async def judge_all(
     not requested again. Failures are returned but never stored, so that the next run asks again.
 
     Conversations longer than `context` tokens are shown in part, and with placeholders by `redactor`. `failures` is
-    filled with failed requests by key.
+    filled with failed requests by key. The usage of requests is stored for a `role`.
 
     Raises:
         ModelError: No request can succeed; earlier answers are stored.
@@ -232,7 +233,7 @@ async def judge_all(
         StoreError: The store failed; `budget` is stopped and answers in progress are spooled.
     """
     exchange = JudgeExchange(judge, rubric, store, context, budget, lease, redactor)
-    exchange.failures = failures
+    exchange.failures, exchange.role = failures, role
     async with exchange.ledger.closing():
         units = exchange.units(samples, exchange.ledger.find)
         async with aclosing(answer_units(exchange, units, concurrency, from_store=True)) as answered:

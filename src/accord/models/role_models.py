@@ -170,6 +170,7 @@ class Role:
                 self.shared.budget,
                 failures=self.shared.failures,
                 redactor=self.redactor,
+                role=self.name,
             )
             by_target: dict[Any, Judged] = {}
             async with aclosing(run) as answered:

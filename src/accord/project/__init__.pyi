@@ -12,11 +12,13 @@ from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as p
 from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
 from .erasing.person import export_person as export_person
-from .erasing.refit import refit_note as refit_note
+from .erasing.refit import refit_note as refit_note, refit_sentences as refit_sentences
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire
 from .erasing.selection import Selection as Selection
 from .evaluators.cards import card_of as card_of, CardOptions as CardOptions, present_card as present_card
+from .evaluators.cards import remake_card as remake_card
 from .evaluators.comparing import by_groups as by_groups, compare as compare
+from .evaluators.costs import costs_of as costs_of, role_costs as role_costs
 from .evaluators.diagnostics import Insights as Insights, insights as insights, synthetic_note as synthetic_note
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators, use_evaluator as use_evaluator
 from .evaluators.fitting import (
@@ -28,6 +30,8 @@ from .evaluators.fitting import (
 from .evaluators.gap_search import find_gaps as find_gaps, GAP_METHOD as GAP_METHOD, gap_searches as gap_searches
 from .evaluators.gap_search import GAPS as GAPS
 from .evaluators.fit_cache import single_threaded as single_threaded
+from .evaluators.retrain import candidate_folder as candidate_folder, IN_USE as IN_USE
+from .evaluators.retrain import verdict_in_use as verdict_in_use
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files

@@ -129,6 +129,10 @@ class Config(StrictSettings):
         default="default",
         description="Evaluator that `accord fit` fits by default. Other commands use the evaluator fitted last.",
     )
+    people: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Names of people by role, such as business or engineer; `show` of a study names what a role sees.",
+    )
     studies: dict[StudyName, StudySettings | SkipJsonSchema[InvalidStudy]] = Field(
         default_factory=dict, description="Studies for annotators in the workbench (`accord serve`), by name."
     )
@@ -194,6 +198,14 @@ class Config(StrictSettings):
     @classmethod
     def _name_plugins(cls, names: Any) -> Any:
         return check_plugin_names(names)
+
+    @field_validator("people")
+    @classmethod
+    def _has_one_role_each(cls, people: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        names = [name for role in people.values() for name in dict.fromkeys(role)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{twice[0]!r} has two roles; a person has one")
+        return people
 
     @field_validator("studies", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.decisions import Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
+from accord.decisions import STATES, Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
 from accord.edges import count_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
@@ -31,15 +32,19 @@ from accord.project.comparison_sections import (
 from accord.project.evaluators.pair_test import PairTest
 from accord.results import (
     DEFINITIONS,
+    Charts,
     Document,
     Findings,
     Ledger,
     Part,
+    Point,
+    Points,
     Section,
     Table,
     Text,
     document_html,
     p_text,
+    written,
 )
 from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
@@ -55,6 +60,10 @@ GAIN = 0.99
 """Ratio of widths above which a sentence states that scores add nothing."""
 EXAMPLES_SHOWN = 3
 _SOURCE = "accord.validation.system_means"
+
+
+_GUESSES = ("constant", "annotator-mean", "random")
+"""Baselines without evidence, which reach no verdict."""
 
 
 class Documented(ABC):
@@ -158,6 +167,7 @@ class Compared(Documented, Tabular):
         groups: Agreement of the first system by group, if requested.
         panel: Votes of several judges, and their gain over the best judge; `None` for fewer than two judges.
         pairs: Agreement of its scores with people's preferences, for each comparing question with labels.
+        costs: Cost of scoring 1,000 conversations (`accord.project.evaluators.costs.Cost`), by system.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -176,6 +186,7 @@ class Compared(Documented, Tabular):
     groups: Sequence[GroupAccuracy] = ()
     panel: second_judge.JudgePanel | None = None
     pairs: Sequence[PairTest] = ()
+    costs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
@@ -216,6 +227,7 @@ class Compared(Documented, Tabular):
             *(full if everything else [short_section(found, ledger, default)]),
             Section("", "", [lines(*texts)]) if texts else None,
             Section("By group", "", [groups_table(named, found.systems[0].name)]) if named else None,
+            self.cost_section(),
             warnings_section(found),
             None if self.decision is None else Section("", "", [lines(str(self.decision))]),
             *([] if everything else full),
@@ -229,7 +241,63 @@ class Compared(Documented, Tabular):
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
         panel = None if self.panel is None else self.panel.to_json()
         pairs = {"pairs": [pair.to_json() for pair in self.pairs]} if self.pairs else {}
-        return {**self.comparison.to_json(), **own, "judges": panel, **pairs}
+        costs = {name: each.to_json() for name, each in self.costs.items()}
+        return {
+            **self.comparison.to_json(), **own, "judges": panel, **pairs, "costs": costs,
+            "cheapest": self.cheapest[0], "cheapest_text": self.cheapest[1],
+        }  # fmt: skip
+
+    @cached_property
+    def cheapest(self) -> tuple[str | None, str]:
+        """The cheapest evaluator that reaches the verdict, `None` if none does; and a sentence about it."""
+        first, state = self.comparison.systems[0].name, self.verdict.state
+        known = {name: each for name, each in self.costs.items() if each.is_recorded}
+        if state == STATES[0]:
+            return None, "No evaluator reaches a verdict yet, whatever it costs."
+        if first not in known:
+            cost = self.costs[first].text() if first in self.costs else "unknown"
+            return None, f"The cost of {first}, which reaches the verdict, is {cost}."
+        has_money = all(each.money.value is not None for each in known.values())
+        price = {name: (each.money if has_money else each.tokens).value for name, each in known.items()}
+        for name in sorted(price.keys() - set(_GUESSES), key=lambda name: (price[name], name)):
+            if name == first or (price[name] < price[first] and self._state_of(name) >= STATES.index(state)):
+                cost = known[name].text(name, has_money)
+                than = "" if name == first else f", as {first} does at {known[first].text(first, has_money)}"
+                return name, f"{name} is the cheapest that reaches the verdict ({cost} for 1,000 conversations){than}."
+        return None, ""
+
+    def _state_of(self, name: str) -> int:
+        """Return the place of the verdict on another system of the comparison."""
+        found = self.comparison
+        systems = sorted(found.systems, key=lambda each: each.name != name)
+        rows = sorted(found.results, key=lambda row: row.evaluator != name)
+        other = replace(found, systems=systems, results=rows)
+        speakers = speakers_of(found.ratings, self.train.samples)
+        return STATES.index(verdict_of(figures_of(other, speakers, judge=self.judge)).state)
+
+    def cost_section(self, is_drawn: bool = False) -> Section | None:
+        """Return the typical error against the cost of each system, or `None` if no system asks a model."""
+        if not any(each.roles for each in self.costs.values()):
+            return None
+        ledger, rows, points = self.verdict.figures.ledger, list[Row](), list[Point]()
+        asked = [each for each in self.costs.values() if each.is_recorded and each.roles]
+        in_money = bool(asked) and all(each.money.value is not None for each in asked)
+        order = sorted(
+            ((name, each) for name, each in self.costs.items() if name not in _GUESSES[1:]),
+            key=lambda each: (each[1].money if in_money else each[1].tokens).value or 0.0,
+        )
+        for name, cost in order:
+            error = figures_of_row(self.comparison, ledger, self.comparison[name])["error"]
+            rows.append([name, error, cost.shown(name, in_money)])
+            if cost.is_recorded:
+                points.append(Point(f"{name}, {cost.text(name, in_money)}", error.estimate, name == self.cheapest[0]))
+        priced = "Costs are in the currency of prices.yaml." if in_money else "For costs in money, add prices.yaml."
+        lead = " ".join(filter(None, [self.cheapest[1], priced if asked else ""]))
+        unit = DEFINITIONS["cost_money" if in_money or not asked else "cost_tokens"].label
+        parts: list[Part] = [Table(["evaluator", "typical error", unit], rows)]
+        if is_drawn and len(points) > 1:
+            parts.append(Charts([Points("Typical error, the cheapest first", "points", points)]))
+        return Section("Error against cost", lead, parts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -246,6 +314,8 @@ class Fitted(Documented, Readable):
         spent: Requests, tokens, money.
         folder: Folder in which it is saved; `None` if it is not saved.
         questions: Results for the other questions of the rubric, if they were fitted too.
+        moved: What the fit changed of the evaluator that it replaced (`accord.project.evaluators.retrain`); `None` for
+            a first fit.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -263,6 +333,7 @@ class Fitted(Documented, Readable):
     spent: Spent = field(default_factory=dict)
     folder: Path | None = None
     questions: Sequence[Fitted] = ()
+    moved: Mapping[str, Any] | None = None
 
     def with_decision(self, decision: Decision | None) -> Fitted:
         """Return a copy with the decision that led to this evaluator, for the report."""
@@ -312,11 +383,38 @@ class Fitted(Documented, Readable):
 
     def sections(self) -> list[Section]:
         """Return the learned state: other questions, issue labels, findings of sources, and the folder."""
-        sections = [self._questions(), issues_section(self.labels)]
+        sections = [self._moved(), self._questions(), issues_section(self.labels)]
         sections += [found.section() for found in self.findings.values()]
         remarks = self.evaluator.head.remarks() if self.evaluator.is_fitted else []
         sections += [Section("", "", [Text(text)]) for text in (*remarks, f"saved in {self.folder}")]
         return [each for each in sections if each is not None]
+
+    def _moved(self) -> Section | None:
+        """Return what the fit changed of the evaluator that it replaced, or `None` for a first fit."""
+        if self.moved is None:
+            return None
+        moved, ledger, parts = self.moved, Ledger.from_json(self.moved["ledger"]), list[Part]()
+        now = "" if self.held_out is None else self.held_out.verdict.title
+        if moved["was"] and now:
+            parts.append(
+                Text(f"Verdict: {now}, as before" if now == moved["was"] else f"Verdict: {moved['was']} → {now}")
+            )
+        if "score_change" in ledger:
+            change = ledger["score_change"]
+            parts.append(Text(f"{change.definition.label}: {change.sentence()}"))
+        if moved["weights"]:
+            rows = [
+                [row["part"], *(written(row[when], "share") for when in ("before", "now"))] for row in moved["weights"]
+            ]
+            parts.append(Table(["weight of", "before", "now"], rows))
+        if moved["scores"]:
+            parts.append(Text(moved["scores"]))
+            if "again" in moved["scores"]:
+                parts.append(Text("accord score --again", "code", "Score the conversations of the board again"))
+        for card in moved["cards"]:
+            command = f"accord card --out {shlex.quote(card)}"
+            parts.append(Text(command, "code", f"Make {card} again; its changes are printed"))
+        return Section("What this fit moved", moved["summary"], parts)
 
     def _questions(self) -> Section | None:
         """Return the agreement with people on each question, or `None` if only the main question was fitted."""
@@ -346,7 +444,9 @@ class Fitted(Documented, Readable):
             "findings": {name: finding.to_json() for name, finding in self.findings.items()},
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
+            "cheapest_text": "" if self.held_out is None else self.held_out.cheapest[1],
             **({"questions": self.by_question()} if self.questions else {}),
+            **({"moved": dict(self.moved)} if self.moved is not None else {}),
         }
 
     def by_question(self) -> list[dict[str, Any]]:

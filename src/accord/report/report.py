@@ -183,7 +183,10 @@ def content(
         curve=learning_curve(insights),
         adaptive=adaptive_curve(insights),
         drift=changed,
-        findings=[(each.section(), each.cautions) for each in fitted.findings.values()],
+        findings=[
+            *([(costs, ())] if (costs := tried.cost_section(is_drawn=True)) is not None else []),
+            *((each.section(), each.cautions) for each in fitted.findings.values()),
+        ],
         spent=spent,
         learned=_learned(fitted.evaluator, rubric),
         worst=_worst(tried),

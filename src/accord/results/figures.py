@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, Self
 from accord.results.words import number
 from accord.values import Estimate
 
-Form = Literal["points", "difference", "correlation", "share", "count"]
-"""Way in which a value is written: 0.98, +0.66, 0.53, 88%, 412."""
+Form = Literal["points", "difference", "correlation", "share", "count", "money"]
+"""Way in which a value is written: 0.98, +0.66, 0.53, 88%, 412, 0.0042."""
 Over = Literal["", "conversations", "people and conversations"]
 """Units over which an interval is drawn; empty without an interval."""
 By = Literal["", "people", "scores"]
@@ -55,8 +55,12 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "error": Definition("typical error", f"Root mean squared difference of a score and {_RATING}", "points", "points"),
     "error_change": Definition(
-        "change of the typical error", "Typical error of the candidate minus the one of the evaluator in use, on the "
-        "same ratings", "difference", "points",
+        "change of the typical error", "Typical error of the new fit or the candidate minus the one of the evaluator "
+        "before it, on the same ratings", "difference", "points",
+    ),
+    "score_change": Definition(
+        "change of the scores", "Mean score by the new fit or the candidate minus mean score by the evaluator before "
+        "it, of the same texts, held out from both", "difference", "points",
     ),
     "constant_error": Definition(
         "error of a constant guess", "The same error of one answer for every conversation", "points", "points"
@@ -93,6 +97,14 @@ DEFINITIONS: Mapping[str, Definition] = {
     "people_r": Definition("correlation of another person", "The same r of the other people's mean rating",
                            "correlation"),
     "alpha": Definition("agreement of people", "Krippendorff's ordinal α of the annotators", "correlation"),
+    "cost_money": Definition(
+        "cost of 1,000 conversations", "Price of the requests for scoring 1,000 conversations, at prices.yaml", "money",
+        "money",
+    ),
+    "cost_tokens": Definition(
+        "tokens of 1,000 conversations", "Input and output tokens of the requests for scoring 1,000 conversations",
+        "count", "tokens",
+    ),
     "band": Definition("width of a band", "Mean width of the band that holds a new rating with 90%", "points",
                        "points"),
     "coverage": Definition("ratings inside the bands", f"Share of bands that hold {_RATING}", "share"),
@@ -285,6 +297,8 @@ def written(value: float, form: Form) -> str:
         return shown if shown not in ("0%", "100%") or value in (0.0, 1.0) else f"{value:.1%}"
     if form == "count":
         return f"{value:,.0f}"
+    if form == "money" and 0 < abs(value) < 0.1:
+        return f"{value:.2g}"
     text = number(value, 2)
     if form == "difference":
         return text.lstrip("−") if float(f"{value:.2f}") == 0 else text if value < 0 else f"+{text}"

@@ -27,6 +27,7 @@ from accord.formats import (
 )
 from accord.learning import UNLIKE, Evaluator
 from accord.models import run
+from accord.scoring.again import BoardTexts
 from accord.scoring.pipeline import (
     NOT_COUNTED,
     Perspective,
@@ -64,6 +65,8 @@ SCORING_COMMANDS = ("score", "run", "score parts")
 DRIFT_ROWS = 2000
 """Samples whose evidence is compared with the training data."""
 _MOST_BAD_ROWS = 20
+AGAIN = "the board"
+"""Source of a run that scores the conversations of the board again."""
 
 
 @dataclass
@@ -216,11 +219,43 @@ def score_file(
         records = given.records(lambda error: None)
         on_total(sum(len(scorer.samples(record.conversation)) or 1 for record in records))
     done = score(
-        project, evaluator, given.conversations(), None if out is None else Path(out), str(source), perspective,
+        project, evaluator, given.conversations(), None if out is None else Path(out),
+        f"{given.source.kind} in memory" if isinstance(given.source, MemoryTable) else str(source), perspective,
         options, on_scored, certificate=certificate, given=given,
     )  # fmt: skip
     done = replace(done, role_notes=given.role_counts.role_notes(given.roles))
     return done if out is not None else replace(done, scores=[*done.scores, *given.rows_without_score(evaluator)])
+
+
+def score_again(
+    project: ScoringProject,
+    evaluator: Evaluator,
+    out: str | Path | None = None,
+    options: ScoreOptions = ScoreOptions(),
+    on_scored: Callable[[int], None] = lambda done: None,
+    on_total: Callable[[int], None] | None = None,
+) -> tuple[ScoreRun, str]:
+    """Score the conversations that the board shows by another evaluator, into the same table of scores.
+
+    Texts come from the store, else from the files that were scored. Scores of the other evaluator stay, and each
+    conversation keeps its day. Returns the run, and a sentence on conversations whose text is gone (may be empty).
+
+    Raises:
+        BadInput: The board has no scores by another evaluator.
+    """
+    name = RowOrigin.of(evaluator.name, evaluator.digest(), evaluator.question.id).evaluator
+    texts = BoardTexts.of(project.mart, evaluator.question.id, name)
+    if not texts.turns:
+        there = "all scores of the board are by it already" if texts.evaluator else "the board has no scores by another"
+        raise BadInput(f"nothing to score again with {evaluator.name}: {there}; score new ones: accord score FILE")
+    if on_total is not None:
+        on_total(sum(map(len, texts.turns.values())))
+    found = texts.conversations(project.store, Path(project.config.folder))
+    done = score(
+        project, evaluator, found, None if out is None else Path(out), AGAIN, options=replace(options, turns="all"),
+        on_scored=on_scored, again=texts,
+    )  # fmt: skip
+    return done, texts.left_text(done.conversations)
 
 
 def score(
@@ -235,10 +270,12 @@ def score(
     command: str = "score",
     certificate: Certificate | None = None,
     given: _Input | None = None,
+    again: BoardTexts | None = None,
 ) -> ScoreRun:
     """Score a stream of conversations in constant memory.
 
-    Each conversation gets a row; if it has nothing to score, the row holds the reason.
+    Each conversation gets a row; if it has nothing to score, the row holds the reason. With `again`, only the texts
+    that the board shows are scored, and keep their day on it.
     """
     scorer = Scorer(evaluator, perspective, options, certificate)
     drift = _DriftWatch(scorer.evaluator, project.config.group_by, options.training)
@@ -250,6 +287,8 @@ def score(
     }  # fmt: skip
     # A conversation without a turn to score is a sample of the whole, which an evaluator of turns does not score.
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
+    if again is not None:
+        samples = (sample for sample in samples if again.has(sample))
     counts, seen, rows = ScoreCounts(), _ConversationCounts(), list[ScoreRow]()
     with project.store.run(command, settings) as record:
         origin = RowOrigin.of(evaluator.name, digest, evaluator.question.id, run=record.id)
@@ -260,7 +299,8 @@ def score(
                 if scorer.selection is not None:
                     _keep_left(project.store, batch, scores)
                 new = [score.to_json() for score in scores]
-                mart.write(origin.batch(batch, new))
+                written = origin.batch(batch, new)
+                mart.write(written if again is None else again.dated(written))
                 rows.extend(new) if file is None else file.write(new)
                 counts, done = counts.plus(ScoreCounts.of(score_frame(new))), done + len(batch)
                 seen.add(new)

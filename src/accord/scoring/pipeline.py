@@ -53,6 +53,11 @@ class ScoringSettings(Protocol):
     def group_by(self) -> Sequence[str]:
         """Metadata that group conversations."""
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the project."""
+        ...
+
     def shown(self) -> dict[str, Any]:
         """Return the settings that a run records."""
 

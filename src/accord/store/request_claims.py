@@ -31,7 +31,7 @@ from accord.store.derived_tables import VectorCache, check_vector, unpacked
 from accord.store.engine import StoreError, database_errors, is_in_memory, parsed_url
 from accord.store.rows import BATCH, batches
 from accord.store.schema import budgets, claims
-from accord.store.store import Store
+from accord.store.store import USAGE, Store
 
 SLICES = 64
 """A slice is this part of the rest, or the amounts of the next call if they are larger."""
@@ -269,6 +269,21 @@ class _PaidReply(_PaidModel):
     conversations: list[str] | None = None
 
 
+class _UsageContent(_PaidModel):
+    role: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+class _PaidRequest(_PaidModel):
+    kind: Literal["usage"]
+    key: str
+    maker: str
+    content: _json_of(_UsageContent)  # type: ignore[valid-type]
+    conversations: list[str] | None = None
+
+
 class _PaidAnswer(_PaidModel):
     kind: Literal["answer"]
     key: str
@@ -291,11 +306,11 @@ class _PaidVector(_PaidModel):
     conversations: list[str] | None = None
 
 
-_PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
-    Annotated[_PaidReply | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
+_PAID: TypeAdapter[_PaidReply | _PaidRequest | _PaidAnswer | _PaidVector] = TypeAdapter(
+    Annotated[_PaidReply | _PaidRequest | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
 )
 PaidRow = Mapping[str, Any]
-"""A paid answer: `kind` (`reply`, `answer` or `vector`), `key`, and the fields that the store keeps.
+"""A paid answer: `kind` (`reply`, `answer`, `vector` or `usage`), `key`, and the fields that the store keeps.
 
 Replies and vectors also have `conversations`: the ids of conversations with text in the request, or `None` if unknown.
 """
@@ -312,6 +327,7 @@ def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
         by_kind.setdefault(row["kind"], []).append({name: value for name, value in row.items() if name != "kind"})
     store.add_answers(by_kind.get("answer", ()))
     store.add_replies(by_kind.get("reply", ()))
+    store.add_replies(by_kind.get("usage", ()), USAGE)
     vectors: dict[str, dict[str, Any]] = {}
     for row in by_kind.get("vector", ()):
         vectors.setdefault(row["maker"], {})[row["key"]] = unpacked(row["bytes"])

@@ -111,7 +111,10 @@ cache = Table(
     *_columns(String, "added", nullable=False),
     Index("cache_by_kind", "kind", "added", "key"),
 )
-"""Reproducible results by the hash of their inputs; `kind` is `reply` (JSON), `vector` (bytes) or `computed` (both)."""
+"""Reproducible results by the hash of their inputs; `kind` is `reply` (JSON), `vector` (bytes) or `computed` (both).
+
+The usage of requests has the key of their first answer and the kind `usage` (JSON: role, requests, tokens).
+"""
 
 cache_conversations = Table(
     "cache_conversations",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -76,7 +77,7 @@ from accord.values import (
     Synthetic,
 )
 
-REPLY = "reply"
+REPLY, USAGE = "reply", "usage"
 _CACHED = tuple(column.name for column in cache.columns)
 R = TypeVar("R", bound=Mapping[str, Any])
 ANNOTATION_BATCH = 8000
@@ -402,13 +403,22 @@ class Store(RunRecords):
 
     # --- cached replies -----------------------------------------------------------------------------------------
 
-    def add_replies(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add replies with `key`, `maker` and `content` (JSON); of equal keys the first stays.
+    def usage(self) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+        """Yield conversation, model, key and usage of each stored request, a row for each conversation in it."""
+        named = cache_conversations.c
+        query = select(named.conversation, cache.c.maker, cache.c.key, cache.c.content).where(
+            cache.c.kind == USAGE, named.kind == USAGE, named.key == cache.c.key
+        )
+        for row in self._stream(query):
+            yield row.conversation, row.maker, row.key, json.loads(row.content)
+
+    def add_replies(self, rows: Iterable[Mapping[str, Any]], kind: str = REPLY) -> None:
+        """Add replies, or the usage of requests, with `key`, `maker` and `content` (JSON); the first of a key stays.
 
         `conversations` names the conversations whose text the request contains; None or no entry if they are unknown.
         """
         for batch in batches(rows, BATCH):
-            shared = {"kind": REPLY, "bytes": None, "added": now()}
+            shared = {"kind": kind, "bytes": None, "added": now()}
             with database_errors(self.url), self._engine.begin() as connection:
                 self.add_cached(connection, [{**row, **shared} for row in batch])
 

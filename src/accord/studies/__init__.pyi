@@ -12,14 +12,12 @@ from .background_learning import BackgroundLearning as BackgroundLearning, FIT a
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
 from .conversation_view import conversation_view as conversation_view, ConversationView as ConversationView
-from .conversation_view import tool_calls_of as tool_calls_of
+from .conversation_view import tool_calls_of as tool_calls_of, visible_to as visible_to
 from .human_studies import ANALYSIS as ANALYSIS, StudyOutcome as StudyOutcome
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .retrain import candidate_folder as candidate_folder, IN_USE as IN_USE, modified_at as modified_at
-from .retrain import verdict_in_use as verdict_in_use
 from .shipped_studies import load_outcome as load_outcome, load_outcomes as load_outcomes
 from .shipped_studies import open_validation as open_validation
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators

@@ -13,12 +13,18 @@ from typing import Any
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
 from accord.project import Workspace, check_question, comparable_labels, modified_at, use_evaluator
+from accord.project.evaluators.retrain import (
+    load_report,
+    promote_candidate,
+    recover_promotion,
+    restore_evaluator,
+    retrain,
+)
 from accord.scoring import score_file
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
 from accord.studies.item_order import UPDATE_EVERY, ItemOrder, make_ranking
-from accord.studies.retrain import load_report, promote_candidate, recover_promotion, restore_evaluator, retrain
 from accord.studies.study_progress import study_annotators
 from accord.studies.study_session import StudySession
 from accord.values import Annotation

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from accord.edges import sendable
-from accord.values import Conversation, Sample, Turn, steps
+from accord.values import NON_SPEAKERS, TOOL_ROLES, Conversation, Sample, Turn, steps
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,34 @@ def conversation_view(conversation: Conversation, turn: int | None, with_documen
     )
     documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
     return ConversationView(turns, tuple(documents) if with_documents else ())
+
+
+def visible_to(view: ConversationView, parts: Collection[str]) -> ConversationView:
+    """Return the parts of a view that a role sees (`PARTS`).
+
+    The reply is the rated turn, or each reply of a conversation that is rated as a whole; the question is the user's
+    last message before it, or each message of the user. Calls of tools and their results are `tools`, messages of the
+    system `system`, all other turns `history`. A turn that only calls tools is left out without them.
+    """
+    rated = next((turn.place for turn in view.turns if turn.is_rated), None)
+    asked = [turn.place for turn in view.turns if turn.role == "user" and (rated is None or turn.place < rated)]
+    questions = set(asked if rated is None else asked[-1:])
+
+    def part_of(turn: TurnView) -> str:
+        if turn.is_rated:
+            return "reply"
+        if turn.role in TOOL_ROLES:
+            return "tools"
+        if turn.role in NON_SPEAKERS:
+            return "system"
+        if turn.place in questions:
+            return "question"
+        return "reply" if rated is None and turn.role == "assistant" else "history"
+
+    shown = [turn for turn in view.turns if part_of(turn) in parts]
+    if "tools" not in parts:
+        shown = [replace(turn, calls=(), step=None) for turn in shown if turn.text or turn.is_rated or not turn.calls]
+    return ConversationView(tuple(shown), view.documents if "documents" in parts else ())
 
 
 def tool_calls_of(turn: Turn) -> list[str]:

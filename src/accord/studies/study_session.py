@@ -16,11 +16,12 @@ from accord.edges import BadInput, UnknownName
 from accord.models import run
 from accord.project import Workspace, annotated_pairs, has_generated_text, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
-from accord.studies.conversation_view import ConversationView, conversation_view
+from accord.studies.conversation_view import ConversationView, conversation_view, visible_to
 from accord.studies.item_sampling import sample_items
 from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
 from accord.values import (
     ISSUE,
+    PARTS,
     Annotation,
     Conversation,
     InvalidStudy,
@@ -100,6 +101,7 @@ class StudySession:
             load_taxonomy(settings.issue_taxonomy, folder) if settings.issue_taxonomy else None
         )
         self._check_questions()
+        self._check_roles()
         self.cached: dict[str, Conversation] = {}
         self._is_open = False
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None
@@ -134,6 +136,32 @@ class StudySession:
                         f"study {self.name!r}: stop_on: {value!r} is not an answer to {question!r}; allowed: "
                         f"{self.rubric[question].scale}"
                     )
+
+    def _check_roles(self) -> None:
+        """Check that the roles of `show` have people.
+
+        Raises:
+            BadInput: Nobody has a role.
+        """
+        for role in self.settings.show:
+            if not self.project.config.people.get(role):
+                raise BadInput(
+                    f"study {self.name!r}: show names the role {role!r}, which nobody has. Add the people to "
+                    f"accord.yaml: people: {{{role}: [NAME]}}"
+                )
+
+    def parts(self, person: str) -> tuple[str, ...] | None:
+        """Return the parts of conversations that a person sees, or `None` for all; without a role, what all roles see.
+
+        The role is the one of `people` in accord.yaml. Accounts of leads have no right to more on rating pages.
+        """
+        show, people = self.settings.show, self.project.config.people
+        if not show:
+            return None
+        own = next((show[role] for role in show if person in people[role]), None)
+        if own is None:
+            own = tuple(part for part in PARTS if all(part in parts for parts in show.values()))
+        return None if len(own) == len(PARTS) else own
 
     @property
     def title(self) -> str:
@@ -269,13 +297,21 @@ class StudySession:
         annotations = self.studies.answers_in(assignment)
         marks = tuple(each for each in annotations if each.question.startswith(ISSUE))
         answers = [each for each in annotations if not each.question.startswith(ISSUE)]
+        sides = tuple(conversation_view(conversations[t.conversation], t.turn, with_documents) for t in targets)
+        issues = self._shown_issues(stage, conversations[item.target.conversation], item.target.turn)
+        if (parts := self.parts(assignment.person)) is not None:
+            sides = tuple(visible_to(side, parts) for side in sides)
+            places = {turn.place for turn in sides[0].turns}
+            issues = None if issues is None or "issues" not in parts else {
+                place: found for place, found in issues.items() if place in places
+            }  # fmt: skip
         return ItemView(
             assignment,
             stage,
-            tuple(conversation_view(conversations[t.conversation], t.turn, with_documents) for t in targets),
+            sides,
             self.questions(stage, conversations[item.target.conversation], item.target.turn),
             self.taxonomy,
-            self._shown_issues(stage, conversations[item.target.conversation], item.target.turn),
+            issues,
             {each.question: each for each in answers if each.stage == stage.id},
             marks,
             {each.question: each.value for each in answers if each.stage != stage.id},
@@ -404,7 +440,7 @@ class StudySession:
             raise Conflict(f"stage {answer.stage!r} is finished and cannot be changed; the current one is {stage.id!r}")
         common: dict[str, Any] = {
             "comment": answer.comment, "answer": answer.id, "study": item.where, "stage": stage.id,
-            "seconds": answer.seconds, "shown": ",".join(sorted(stage.show)),
+            "seconds": answer.seconds, "shown": ",".join(sorted(self._shown(stage, person))),
         }  # fmt: skip
         if answer.question.startswith(ISSUE):
             return self._mark(person, item, answer, common, conversation)
@@ -416,6 +452,12 @@ class StudySession:
             item.target, answer.question, person, "person", value, wording=question.wording, against=item.against,
             rubric=self.rubric.hash, **common,
         )  # fmt: skip
+
+    def _shown(self, stage: Stage, person: str) -> set[str]:
+        """Return the names of what a person saw: what the stage shows, and the parts of a restricted role."""
+        parts = self.parts(person)
+        beside = {"documents", "issues"}
+        return set(stage.show) if parts is None else (set(stage.show) & set(parts)) | (set(parts) - beside)
 
     def _question(self, stage: Stage, item: Item, name: str, conversation: Conversation) -> Question:
         questions = self.questions(stage, conversation, item.target.turn)
@@ -442,6 +484,10 @@ class StudySession:
         turn = answer.turn if item.target.turn is None else item.target.turn
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
             raise BadInput(f"turn of a mark: got {str(turn)[:20]!r}, allowed: 0 to {len(conversation.turns) - 1}")
+        if (parts := self.parts(person)) is not None:
+            seen = visible_to(conversation_view(conversation, item.target.turn, False), parts)
+            if turn not in {each.place for each in seen.turns}:
+                raise BadInput(f"turn of a mark: {turn} is not shown to you")
         quote, span = answer.quoted(conversation.turns[turn].content)
         value = answer.value
         if value not in (1, None) or isinstance(value, bool) or (value is None and not answer.replaces):

@@ -4,7 +4,7 @@ from .annotation import check_value as check_value, issues_from as issues_from, 
 from .annotation import OVERALL as OVERALL
 from .conversation import canonical_json as canonical_json, content_hash as content_hash
 from .conversation import Conversation as Conversation, Document as Document, GrowingTurns as GrowingTurns
-from .conversation import Json as Json, JsonSchema as JsonSchema, NON_SPEAKERS as NON_SPEAKERS
+from .conversation import Json as Json, JsonSchema as JsonSchema, NON_SPEAKERS as NON_SPEAKERS, TOOL_ROLES as TOOL_ROLES
 from .conversation import PlainTurns as PlainTurns, Sample as Sample, SYNTHETIC as SYNTHETIC, Synthetic as Synthetic
 from .conversation import Target as Target, text_hash as text_hash, Turn as Turn
 from .conversation import WITHOUT_SYNTHETIC as WITHOUT_SYNTHETIC
@@ -45,6 +45,11 @@ from .score_table import score_schema as score_schema, SCORE_TABLE as SCORE_TABL
 from .score_table import SCORED as SCORED, UNSCORED as UNSCORED, WORDS as WORDS
 from .settings import Assistant as Assistant, ChatSettings as ChatSettings, find_project_file as find_project_file
 from .settings import InvalidStudy as InvalidStudy, ItemSettings as ItemSettings, MAX_ROUNDS as MAX_ROUNDS
-from .settings import PROJECT_FILE as PROJECT_FILE, project_folder as project_folder, read_study as read_study
+from .settings import (
+    PARTS as PARTS,
+    PROJECT_FILE as PROJECT_FILE,
+    project_folder as project_folder,
+    read_study as read_study,
+)
 from .settings import Stage as Stage, StudyName as StudyName, StudySettings as StudySettings, Topic as Topic
 from .settings import validate_study as validate_study

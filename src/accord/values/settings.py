@@ -192,6 +192,35 @@ class ItemSettings(FrozenModel):
     )
 
 
+PARTS = ("question", "reply", "history", "system", "tools", "documents", "issues")
+"""Parts of a conversation that a role may see; `accord.studies.visible_to` tells which turn is which part."""
+
+
+def _as_parts(value: Any) -> Any:
+    """Return the parts of a role: all, or the named ones.
+
+    Raises:
+        ValueError: A name is not a part, or the rated reply is not among them.
+    """
+    if value == "all":
+        return PARTS
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"a list of parts, or all; the parts are {', '.join(PARTS)}")
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise ValueError(f"unknown part {unknown[0][:40]!r}; allowed: {', '.join(PARTS)}, or all")
+    if "reply" not in parts:
+        raise ValueError("without `reply` nothing is left to rate; add it")
+    return tuple(part for part in PARTS if part in parts)
+
+
+Parts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_as_parts),
+    WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": list(PARTS)}}]}),
+]
+
+
 class StudySettings(FrozenModel):
     """Settings of one study."""
 
@@ -242,6 +271,11 @@ class StudySettings(FrozenModel):
     attention_checks: Mapping[str, Mapping[str, Value]] = Field(
         default_factory=dict, description="Attention checks with obvious answers: by conversation, by question."
     )
+    show: Mapping[str, Parts] = Field(
+        default_factory=dict,
+        description="Parts of a conversation that each role of `people` sees: question, reply, history, system, tools, "
+        "documents, issues, or all. People without a role see what all roles see.",
+    )
     chat: ChatSettings | None = Field(
         default=None, description="Annotators chat with an assistant first, and rate their own conversations."
     )
@@ -259,6 +293,10 @@ class StudySettings(FrozenModel):
             raise ValueError("`items.issues` and `items.assessed` select turns; set `level: turn`")
         if self.level == "pair" and self.issue_taxonomy:
             raise ValueError("issues are marked in single conversations; remove `issue_taxonomy` or `level: pair`")
+        if self.level == "step" and (blind := [role for role, parts in self.show.items() if "tools" not in parts]):
+            raise ValueError(f"a study of calls of tools shows them; add `tools` to show.{blind[0]}")
+        if self.chat is not None and self.show:
+            raise ValueError("annotators see their own chats; remove `show`")
         if self.chat is not None and self.level != "conversation":
             raise ValueError("chats are rated as conversations; remove `level`")
         samples = (self.items != ItemSettings(), self.gold, self.attention_checks, self.repeat_share)

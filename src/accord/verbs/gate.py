@@ -11,12 +11,11 @@ import numpy as np
 
 from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of
-from accord.project import Workspace, change_of_scores, present_card, refit_note
+from accord.project import Workspace, change_of_scores, present_card, refit_note, verdict_in_use
 from accord.results import told_apart
 from accord.scoring import SCORING_COMMANDS, counted, latest_drift, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
-from accord.studies import verdict_in_use
 from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
 
 VERDICT = "verdict of "

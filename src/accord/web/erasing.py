@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 from accord.edges import AccordError, BadInput, count_of, sendable
 from accord.live import Refused
-from accord.project import PLACE_WORDS, Erasure, Selection, erase, plan_erasure, resume
+from accord.project import PLACE_WORDS, Erasure, Selection, erase, plan_erasure, refit_sentences, resume
 from accord.store import Erasures
 from accord.studies import BackgroundJobs, text_field
 from accord.web.accounts import Visitor
@@ -233,6 +233,7 @@ def places_of(found: Mapping[str, Any], folder: Path) -> Row:
         "yours": [path for kind, path, _ in files if kind == "yours"],
         "unreadable": [path for kind, path, _ in files if kind == "unreadable"],
         "batches": list(found.get("batches", ())), "refit": list(found.get("refit", ())),
+        "learned": refit_sentences(found.get("learned", ()), bool(found.get("id"))),
         "summary": _summary([count for _, count in rows], len(changed)), "conversations": found.get("conversations", 0),
     }  # fmt: skip
 

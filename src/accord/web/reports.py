@@ -13,10 +13,9 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.learning import CARD, saved_as
-from accord.project import fit_offline, fitted_evaluators
+from accord.project import candidate_folder, fit_offline, fitted_evaluators, modified_at
 from accord.report import report_body
 from accord.store import Erasures
-from accord.studies import candidate_folder, modified_at
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext
 from accord.web.next_steps import PAGES, refit_text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +12,14 @@ from accord.cli.app import CommandGroup, app, command
 from accord.cli.options import AsJson, StatisticsOptions
 from accord.cli.outputs import AGREEMENT_CARD
 from accord.cli.terminal import note, show, table
-from accord.edges import count_of
+from accord.edges import BadInput, count_of
+
+if TYPE_CHECKING:
+    from accord.decisions import AgreementCard
 
 _WRITE = "write"
+_HEADLINES = ("labels.count", "labels.conversations", "title", "agreement.", "bands.", "decided")
+"""Fields whose changes are printed when a card is made again; `accord card diff` prints all."""
 
 
 class _CardGroup(CommandGroup):
@@ -64,14 +70,22 @@ def write(
     The card states the permitted use of the scores, agreement with intervals, the provenance of the ratings, and
     digests of evaluator, rubric and data. `accord gate --card FILE` fails if any of these has changed.
     """
-    from accord.decisions import write_card
+    from accord.decisions import AgreementCard, write_card
     from accord.project import CardOptions, card_of
 
+
+    before = None
+    with suppress(BadInput):  # no card, or a changed one, is replaced
+        before = AgreementCard.read(out)
     with options.open_counted() as project:
         note(f"evaluator: {name or project.folder().name}")
         made = card_of(project, name, CardOptions(held_out or (), labels_by, by or ()))
         files = [str(each) for each in write_card(made, out)]
-        options.show({"card": made.signed(), "files": files}, lambda result: _card_text(made, result["files"]))
+        changed = [] if before is None else _differences(before, made)
+        options.show(
+            {"card": made.signed(), "files": files, "differences": changed},
+            lambda result: _card_text(made, result["files"]) + _changed_text(changed),
+        )
 
 
 def _card_text(made: Any, files: list[str]) -> str:
@@ -84,6 +98,16 @@ def _card_text(made: Any, files: list[str]) -> str:
     return "\n".join([*lines, "", f"card in {', '.join(files)}", f"digest {made.digest}"])
 
 
+def _differences(old: AgreementCard, new: AgreementCard) -> list[dict[str, str]]:
+    return [{"field": field, "old": before, "new": after} for field, before, after in old.differences(new)]
+
+
+def _changed_text(rows: list[dict[str, str]]) -> str:
+    """Return the changes of the figures and the verdict of a card that was replaced; empty for a new one."""
+    shown = [list(row.values()) for row in rows if row["field"].startswith(_HEADLINES)]
+    return f"\n\nchanged since the card before\n{table(['field', 'before', 'now'], shown)}" if shown else ""
+
+
 @command("diff", card)
 def diff(
     old: Annotated[Path, typer.Argument(help="A card.")],
@@ -93,8 +117,7 @@ def diff(
     """Show the fields that differ between two cards."""
     from accord.decisions import AgreementCard
 
-    found = AgreementCard.read(old).differences(AgreementCard.read(new))
-    rows = [{"field": field, "old": before, "new": after} for field, before, after in found]
+    rows = _differences(AgreementCard.read(old), AgreementCard.read(new))
 
     def text(_: Any) -> str:
         shown = table(["field", str(old), str(new)], [list(row.values()) for row in rows])

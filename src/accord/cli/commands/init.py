@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -279,38 +279,23 @@ def _next(
     """Return the command that imports the surveyed labels and conversations, and a sentence about it."""
     labels = found.rating_columns if found.guessed_columns else ()
     raters, judges = answers.raters or (), answers.judges or ()
-    chats = [] if found.conversations else _conversation_files_near(paths)
-    if not found.conversations and not chats:
+    if not found.conversations:
         command = command_line("accord import CONVERSATIONS", paths, labels, columns, raters, judges=judges)
         return "", [f"the labels need their conversations; name the file that holds them: {command}"]
-    return command_line("accord import", [*chats, *paths], labels, columns, raters, judges=judges), []
+    return command_line("accord import", paths, labels, columns, raters, judges=judges), []
 
 
-def _conversation_files_near(paths: Sequence[Path]) -> list[Path]:
-    """Return the files with conversations in the folders of the label files."""
-    from accord.project import survey_files
-
-    found = []
-    for path in _data_files({path.parent for path in paths}):
-        try:
-            if path not in paths and survey_files([path]).conversations:
-                found.append(path)
-        except BadInput:  # something else
-            continue
-    return found
-
-
-def _data_files(folders: Iterable[Path]) -> list[Path]:
-    """Return the files of some folders that may hold conversations or labels, by their names."""
+def _data_files() -> list[Path]:
+    """Return the files of this folder that may hold conversations or labels, by their names."""
     from accord.edges import unpacked_name
 
-    files = (path for folder in sorted(folders) for path in sorted(folder.iterdir()) if path.is_file())
+    files = (path for path in sorted(Path().iterdir()) if path.is_file())
     return [path for path in files if unpacked_name(path.name.lower()).endswith(ENDINGS)]
 
 
 def _next_here() -> tuple[str, list[str]]:
     """Return the command that follows an `accord init` without labels, and a sentence that explains the command."""
-    files = [path for path in _data_files([Path()]) if _content_of(path) != "scores"]
+    files = [path for path in _data_files() if _content_of(path) != "scores"]
     if not files:
         return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
     labels = [path for path in files if _content_of(path) == "labels"]

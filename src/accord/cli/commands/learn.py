@@ -62,7 +62,7 @@ def judge(
     ] = False,
 ) -> None:
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
-    from accord.project import JudgeSelection, judge_in_batches
+    from accord.project import JudgeSelection, judge_in_batches, role_costs
 
     selection = JudgeSelection(everything, limit, longest, people)
     with options.open_counted() as project:
@@ -73,8 +73,13 @@ def judge(
                 raise BadInput("--anchors judges its own sample; of the selections it takes --limit alone")
             _judge_anchors(project, limit, plan, options)
         elif plan:
-            planned = project.plan_judge(source or (), selection)
-            options.show(planned.to_json(), plan_text)
+            planned, measured = project.plan_judge(source or (), selection), role_costs(project)
+            options.show(
+                {**planned.to_json(), "measured": {role: each.to_json() for role, each in measured.items()}},
+                lambda result: "\n".join([plan_text(result), *(
+                    f"measured so far: {role} {each.text()} for 1,000 conversations" for role, each in measured.items()
+                )]),
+            )  # fmt: skip
             if not (planned.questions or planned.answered or everything):
                 note(_NO_RATED)
         elif batch:

@@ -14,11 +14,16 @@ from accord.cli.commands.store import store
 from accord.cli.options import ResultOptions
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import note
-from accord.edges import BadInput, count_of, one_line
+from accord.edges import AccordError, BadInput, count_of, one_line
 
 if TYPE_CHECKING:
     from accord.project import Erasure
+    from accord.verbs import Project
 
+Refit = Annotated[
+    bool,
+    typer.Option("--refit", help="Then fit the evaluators again that learned from it, and make their cards again."),
+]
 Plan = Annotated[bool, typer.Option("--plan", help="Count what would be erased, by place; change nothing.")]
 
 
@@ -48,6 +53,7 @@ def erase(
     plan: Plan = False,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no question.")] = False,
     resumes: Annotated[bool, typer.Option("--resume", help="Continue erasures that were interrupted.")] = False,
+    refit: Refit = False,
 ) -> None:
     """Erase conversations or people everywhere in the project: store, scores, cached replies, evaluators, reports.
 
@@ -80,7 +86,11 @@ def erase(
         for each in resume_in(project):
             note(f"an earlier erasure was interrupted and is complete now: {each.id}")
         receipt = erase_in(project, selection)
-        options.show(receipt.to_json(), lambda _: _text(receipt, "erased"))
+        made = _refitted(project, receipt) if refit else []
+        options.show(
+            {**receipt.to_json(), **({"refitted": made} if refit else {})},
+            lambda _: "\n".join([_text(receipt, "erased", refit), *made]),
+        )
 
 
 def _confirm(found: Erasure) -> None:
@@ -97,13 +107,37 @@ def _confirm(found: Erasure) -> None:
     typer.confirm("Erase them? This cannot be undone.", abort=True, err=True)
 
 
+def _refitted(project: Project, found: Erasure) -> list[str]:
+    """Fit the evaluators again that learned from erased conversations, make their cards again, and say so.
+
+    What fails is said too: the erasure is complete.
+    """
+    from accord.project import remake_card
+
+    said = []
+    for row in found.learned:
+        if row["folder"] != row["evaluator"] or row["question"] != project.question.id:
+            said.append(f"{row['folder']} was not fitted again; if you use it: {found.refit[row['folder']]}")
+            continue
+        try:
+            note(f"fits {row['evaluator']} again")
+            project.fit(row["evaluator"], every_question=row["every_question"])
+            said.append(f"fitted {row['evaluator']} again, from the conversations that are left")
+            for card in row["cards"]:
+                remake_card(project, project.config.folder / card)
+                said.append(f"made {card} again")
+        except AccordError as error:
+            said.append(f"not done, do it yourself: {found.refit[row['folder']]}, then accord card: {error}")
+    return said
+
+
 def _resumed_text(done: list[Erasure]) -> str:
     return "\n\n".join(_text(each, "erased") for each in done) or "no erasure was interrupted"
 
 
-def _text(found: Erasure, verb: str) -> str:
+def _text(found: Erasure, verb: str, refits: bool = False) -> str:
     """Return the counts by place, the changed files, and the files left to the user."""
-    from accord.project import PLACE_WORDS
+    from accord.project import PLACE_WORDS, refit_sentences
 
     counts = [count_of(found.conversations, "conversation")] if found.conversations or not found.annotators else []
     counts += [count_of(found.annotators, "annotator")] if found.annotators else []
@@ -127,20 +161,27 @@ def _text(found: Erasure, verb: str) -> str:
     lines += [
         f"requests about it are in a batch at the provider; delete its files there: {each}" for each in found.batches
     ]
-    lines += [f"evaluators/{folder} learned from it: {fit}" for folder, fit in found.refit.items()]
+    if not refits or verb != "erased":
+        lines += refit_sentences(found.learned, verb == "erased")
+        lines += ["--refit does both"] if found.learned and verb != "erased" and not refits else []
+        lines += [f"  {fit}" for fit in found.refit.values()]
     if found.id:
         lines.append(f"receipt {found.id}, names {found.hash}")
     return "\n".join(lines)
 
 
 @command("expire", store)
-def expire(options: ResultOptions, plan: Plan = False) -> None:
+def expire(options: ResultOptions, plan: Plan = False, refit: Refit = False) -> None:
     """Erase data older than the periods of `privacy: retention:`; for cron. `accord serve` does so daily."""
     from accord.project import expire as expire_in
 
     with options.open() as project:
         found = expire_in(project, plan)
-    options.show({"plan": plan, **found.to_json()}, lambda _: _text(found, "would be erased" if plan else "erased"))
+        made = _refitted(project, found) if refit and not plan else []
+    options.show(
+        {"plan": plan, **found.to_json(), **({"refitted": made} if made else {})},
+        lambda _: "\n".join([_text(found, "would be erased" if plan else "erased", refit), *made]),
+    )
 
 
 @command("person", store)

@@ -102,16 +102,22 @@ def score(
     reading: ReadingOptions,
     project_options: StatisticsOptions,
     sources: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="source", help="File of conversations; for a folder of parts also folders, globs, s3://."
         ),
-    ],
+    ] = None,
     out: Annotated[
-        str,
+        str | None,
         typer.Option("--out", "-o", help="File to write: .jsonl, .csv, .parquet; or a folder of parts: scores/."),
         SCORES,
-    ],
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Score the conversations of the board again, whose scores are by an earlier evaluator."
+        ),
+    ] = False,
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
     ] = None,
@@ -134,6 +140,19 @@ def score(
     from accord.store import scores_of_run
 
     speaker, options = Perspective.named(by.annotator, tuple(panel or ()), rule), scoring.options()
+    if again:
+        if sources or by.annotator or panel or engine or workers or shard:
+            raise BadInput(
+                "--again scores the texts of the board for a new annotator; leave out files, --annotator, --panel, "
+                "--engine, --workers and --shard"
+            )
+        _again(by.evaluator, out, options, project_options)
+        return
+    if not sources or out is None:
+        stop(
+            "name the conversations and the file of scores: accord score chats.jsonl --out scores.parquet. The texts "
+            "of the board: accord score --again", 2,
+        )  # fmt: skip
     names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), reading.skip_bad_rows)
     with project_options.open(creates=True) as project, Progress("scored") as progress:
@@ -164,6 +183,20 @@ def score(
         _end_of_file(done.to_json(), project_options)
     else:
         _end_of_parts(made.to_json(), project_options)
+
+
+def _again(evaluator: Path | None, out: str | None, options: ScoreOptions, shown: StatisticsOptions) -> None:
+    """Score the conversations of the board again, and print the result."""
+    from accord.project import check_question
+    from accord.scoring import score_again
+
+    with shown.open() as project, Progress("scored") as progress:
+        loaded = project.load(evaluator or project.folder())
+        check_question(project.store, project.rubric, loaded)
+        expect = progress.expect if sys.stderr.isatty() else None
+        done, left = score_again(project, loaded, out, options, progress.at, expect)
+    note(f"evaluator: {evaluator or project.folder()}", *([left] if left else []))
+    _end_of_file(done.to_json(), shown)
 
 
 @contextmanager
@@ -274,7 +307,7 @@ def _text(result: Mapping[str, Any]) -> str:
     from accord.scoring import training_text
 
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
-    lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]
+    lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out'] or 'the board'}"]
     lines += [f"  {sentence}" for sentence in training_text(result)]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]

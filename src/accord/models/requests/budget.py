@@ -6,7 +6,9 @@ import asyncio
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,20 @@ def is_unsent(error: BaseException) -> bool:
     return isinstance(error, NotSent) or (isinstance(error, CallFailed) and not error.failure.is_sent)
 
 
+_METERS: ContextVar[tuple[list[Usage], ...]] = ContextVar("meters", default=())
+
+
+@contextmanager
+def metered() -> Iterator[list[Usage]]:
+    """Collect the usage of each request that is sent inside, also by tasks that are started inside."""
+    used: list[Usage] = []
+    token = _METERS.set((*_METERS.get(), used))
+    try:
+        yield used
+    finally:
+        _METERS.reset(token)
+
+
 class Budgeted(ModelWrapper[Q, A]):
     """A model that sends a request only if the budget allows it."""
 
@@ -260,3 +276,6 @@ class Budgeted(ModelWrapper[Q, A]):
             raise
         finally:
             self._budget.settle(self.name, estimate, used)
+            if used is not None:
+                for meter in _METERS.get():
+                    meter.append(used)

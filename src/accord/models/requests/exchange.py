@@ -18,10 +18,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 from accord.edges import AccordError, BudgetReached, ModelError, NotSent
 from accord.models.model import CallFailed, Failure, Unanswered, Usage, estimated_usage, in_process
-from accord.models.requests.budget import Budget
+from accord.models.requests.budget import Budget, metered
 from accord.models.requests.flow import MODEL_ERROR, NEVER_SENT, OUT_OF_BUDGET, as_finished, gather_all
 from accord.models.requests.request_ledger import RequestLedger
 from accord.store import PaidRow, batches
+from accord.values import canonical_json
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -243,6 +244,17 @@ class Unit(Generic[Q, A]):
         return {key: request for key, request in self.requests.items() if key not in self.answers}
 
 
+def usage_row(role: str, model: str, rows: Sequence[PaidRow], used: Sequence[Usage]) -> PaidRow:
+    """Return the usage of the requests behind some answers, under the key of the first."""
+    total = Usage(sum(each.input_tokens for each in used), sum(each.output_tokens for each in used))
+    return {
+        "kind": "usage", "key": rows[0]["key"], "maker": model,
+        "content": canonical_json({"role": role, "requests": len(used), "input_tokens": total.input_tokens,
+                                   "output_tokens": total.output_tokens}),
+        "conversations": [rows[0]["conversation"]] if "conversation" in rows[0] else rows[0].get("conversations"),
+    }  # fmt: skip
+
+
 Ask = Callable[[Sequence[Q]], Awaitable[Sequence[A | Missing]]]
 
 
@@ -268,13 +280,17 @@ async def ask_once(
     send = ask or exchange.ask
 
     async def ask_group(group: Sequence[tuple[str, Q]]) -> None:
-        answers = await send([request for _, request in group])
+        with metered() as used:
+            answers = await send([request for _, request in group])
         new.update((key, answer) for (key, _), answer in zip(group, answers, strict=True))
-        await exchange.ledger.keep(
+        rows = [
             exchange.encode(key, request, answer)
             for (key, request), answer in zip(group, answers, strict=True)
             if not isinstance(answer, Failure | Unanswered)
-        )
+        ]
+        if rows and used and exchange.role:
+            rows.append(usage_row(exchange.role, exchange.model, rows, used))
+        await exchange.ledger.keep(rows)
 
     async def ask_claimed(keys: Sequence[str]) -> None:
         await gather_all(ask_group(group) for group in exchange.groups([(key, requests[key]) for key in keys]))

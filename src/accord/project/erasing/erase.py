@@ -44,6 +44,7 @@ class Erasure(Readable):
         scores: Removed or renamed rows of the board.
         files: Changed files, and files of the user that still mention an erased name.
         refit: Fitted evaluators that learned from erased conversations, with the command that fits each again.
+        learned: The same evaluators, each with the number of these conversations, its question and its cards.
         batches: Batch files at a provider that hold requests about an erased conversation.
         unknown: Number of scored conversations that may be by a selected user: neither the store nor a file has them.
     """
@@ -57,6 +58,7 @@ class Erasure(Readable):
     scores: int = 0
     files: Sequence[FileTrace] = ()
     refit: Mapping[str, str] = field(default_factory=dict)
+    learned: Sequence[Mapping[str, Any]] = ()
     batches: Sequence[str] = ()
     unknown: int = 0
 
@@ -198,10 +200,14 @@ class _Job:
             counts = {name: run["settings"].get(name, 0) for name in ("conversations", "annotators")}
             return Erasure(selection=self.selection, hash=self.hash, unknown=self.unknown, **counts)
         digests = {digest for each in self.conversations if (digest := digest_of(each))}
-        refit = {folder: command for folder, command in learned_from(self.project.evaluators_folder, digests)}
+        learned = learned_from(self.project, digests)
+        refit = {
+            row["folder"]: f"accord fit {row['evaluator']}  # learned from {row['learned']:,} of them"
+            for row in learned
+        }
         return Erasure(
             selection=self.selection, conversations=len(self.ids), annotators=len(self.people), hash=self.hash,
-            refit=refit, batches=self._batches(), unknown=self.unknown,
+            refit=refit, learned=learned, batches=self._batches(), unknown=self.unknown,
         )  # fmt: skip
 
     # --- steps ----------------------------------------------------------------------------------------------------

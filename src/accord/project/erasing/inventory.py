@@ -53,7 +53,7 @@ STORE_PLACES = (
     ),
     DataPlace(
         "cache",
-        "replies of models, embeddings, predictions",
+        "replies of models, embeddings, predictions, tokens of requests",
         "no request is paid twice",
         "replies and vectors made from the conversation, or from unknown ones, and all computed results deleted",
         "`retention: replies`",

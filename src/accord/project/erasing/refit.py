@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, Step, count_of, write_atomically
 from accord.learning import CARD, REFIT_NEEDED, Evaluator, saved_as, training_digests
 from accord.store import Erasures, Store
 
+if TYPE_CHECKING:
+    from accord.project.workspace import Workspace
 
-def learned_from(evaluators: Path, digests: set[int]) -> list[tuple[str, str]]:
-    """Return the folders of evaluators that learned from conversations with these digests, each with its command."""
-    found = []
-    for path in sorted(evaluators.iterdir()) if evaluators.is_dir() else ():
-        if digests and (count := len(digests & _digests(path))):
-            found.append((path.name, f"accord fit {_name_of(path)}  # learned from {count:,} of them"))
+Row = dict[str, Any]
+
+
+def learned_from(project: Workspace, digests: set[int]) -> list[Row]:
+    """Return the evaluators that learned from conversations with these digests: what fits each again, and its cards.
+
+    A row has the `folder`, the `evaluator` with its `question`, `every_question`, the number `learned` of these
+    conversations, the files of its agreement `cards`, and `in_use`.
+    """
+    from accord.project.evaluators.retrain import cards_about
+
+    evaluators, found, in_use = project.evaluators_folder, list[Row](), project.folder().name
+    for path in sorted(evaluators.iterdir()) if evaluators.is_dir() and digests else ():
+        if count := len(digests & _digests(path)):
+            name, question, others = path.name, None, False
+            with suppress(BadInput):
+                card = saved_as(path)
+                name, question, others = str(card["name"]), str(card["question"]["id"]), bool(card["other_questions"])
+            found.append({
+                "folder": path.name, "evaluator": name, "question": question, "every_question": others,
+                "learned": count, "cards": cards_about(project.config.folder, name) if path.name == name else [],
+                "in_use": path.name == in_use,
+            })  # fmt: skip
     return found
+
+
+def refit_sentences(rows: Iterable[Mapping[str, Any]], is_done: bool) -> list[str]:
+    """Return a sentence for each evaluator that an erasure costs, with the cards that it costs.
+
+    >>> row = {"folder": "default", "evaluator": "default", "learned": 3, "cards": ["card.json"], "in_use": True}
+    >>> refit_sentences([row], is_done=False)
+    ['The evaluator in use, default, learned from 3 of these conversations: fit it again and make card.json again']
+    >>> refit_sentences([{**row, "folder": "old", "cards": [], "in_use": False}], is_done=True)
+    ['The evaluator old learned from 3 of the erased conversations: fit it again']
+    """
+    whose = "the erased" if is_done else "these"
+    said = []
+    for row in rows:
+        named = f"in use, {row['folder']}," if row["in_use"] else row["folder"]
+        cards = f" and make {' and '.join(row['cards'])} again" if row["cards"] else ""
+        said.append(
+            f"The evaluator {named} learned from {row['learned']:,} of {whose} conversations: fit it again{cards}"
+        )
+    return said
 
 
 def _digests(folder: Path) -> set[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.decisions import AGREE, AgreementCard, Figures, Verdict, check_makers, labels_digest
+from accord.decisions import AGREE, AgreementCard, Figures, Verdict, check_makers, labels_digest, write_card
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
@@ -78,6 +78,21 @@ def card_of(project: Workspace, name: str | None = None, options: CardOptions | 
         card = _card(project, evaluator, found, test, options, fitted)
         record.results.update({"ratings": test["digest"], "card": card.digest, "evaluator": evaluator.digest()})
     return card
+
+
+def remake_card(project: Workspace, path: str | Path) -> AgreementCard:
+    """Make the card in a file again, for the evaluator as it is now, with the same options.
+
+    Raises:
+        BadInput: The card was made on a held-out set, whose files it does not name, or as in `card_of`.
+    """
+    old = AgreementCard.read(path)
+    if old.test.method == "held-out set":
+        raise BadInput(f"{path} was made on a held-out set; make it again: accord card --out {path} --held-out FILE")
+    by = dict.fromkeys(group.by for group in old.groups if group.by != SYSTEM)
+    made = card_of(project, old.subject.name, CardOptions(made_by=old.labels.made_by, by=list(by)))
+    write_card(made, path)
+    return made
 
 
 def _same_fit(project: Workspace, evaluator: Evaluator) -> Fitted:

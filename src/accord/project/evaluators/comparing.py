@@ -13,6 +13,7 @@ from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import PRESETS, Evaluator, Experiment, FoldPlan, Planned, Predictions, heads, learns
 from accord.models import run
 from accord.project.evaluators import judge_runs
+from accord.project.evaluators.costs import costs_of
 from accord.project.evaluators.diagnostics import groups_of
 from accord.project.evaluators.experiments import (
     Repeated,
@@ -145,8 +146,9 @@ def _compared(project: Workspace, only: Collection[str], pool: WorkerPool, on_st
                 pairs = pair_tests(project, evaluator, fitted, table.rated, repeats, candidate.train.samples)
     comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
     return Compared(
-        comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel, pairs=pairs
-    )
+        comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel, pairs=pairs,
+        costs=costs_of(project, [each.name for each in comparison.systems]),
+    )  # fmt: skip
 
 
 def _first_repetition(

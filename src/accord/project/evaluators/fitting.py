@@ -27,6 +27,7 @@ from accord.learning import (
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.erasing.refit import save_unless_erased
+from accord.project.evaluators.costs import costs_of
 from accord.project.evaluators.experiments import (
     folds_and_table,
     further_repetitions,
@@ -39,6 +40,7 @@ from accord.project.evaluators.experiments import (
 from accord.project.evaluators.fit_cache import FitCache, single_threaded
 from accord.project.evaluators.held_out_set import FittedHead
 from accord.project.evaluators.length_check import doubling
+from accord.project.evaluators.retrain import moved_by
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared, Fitted, speakers_of
 from accord.scoring import asked_in
@@ -99,7 +101,8 @@ def fit(
     with project.store.run("fit", asked_in(evaluator.question, project.config.shown())) as record:
         note_wordings(project.store, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
-        fitted = replace(fitted, folder=folder)
+        on_stage("compared with the evaluator before")
+        fitted = replace(fitted, folder=folder, moved=moved_by(project, fitted, folder))
         save_unless_erased(project.store, fitted.evaluator, folder)
         fitted = replace(fitted, spent=project.budget.to_json())
         saved = {"question": evaluator.question.id, "folder": str(folder.resolve())}
@@ -329,7 +332,8 @@ class _Fit:
         rests = rests_on(comparison.repeats(evaluator.name), comparison.ratings, known)
         doubled = None if rests is None else doubling(project, fitted, known, train.samples)
         judge = judge_state(project, known)
-        return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled)
+        costs = costs_of(project, [each.name for each in comparison.systems])
+        return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled, costs=costs)
 
     def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
         """Fit on one side of a split and test on the other; the tested evaluator is kept."""

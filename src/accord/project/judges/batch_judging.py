@@ -26,6 +26,7 @@ from accord.models import (
     is_unsent,
     may_have_started,
     reply_row,
+    usage_row,
     wait,
 )
 from accord.project.judges.judging import JudgeSelection, judge
@@ -184,6 +185,11 @@ def _store_results(
     results = wait(endpoint.results(state, keys))
     sources = _sources(run["settings"])
     rows = [reply_row(key, model.name, reply, sources.get(key)) for key, reply in results.replies.items()]
+    rows += [
+        usage_row("judge", model.name, [row], [results.replies[row["key"]].usage])
+        for row in rows
+        if results.replies[row["key"]].usage.total
+    ]
     add_paid_rows(store, rows)
     if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
         hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"

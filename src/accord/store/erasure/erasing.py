@@ -46,7 +46,7 @@ from accord.store.schema import (
     studies,
     users,
 )
-from accord.store.store import Store
+from accord.store.store import USAGE, Store
 from accord.values import ANNOTATION_WORDS, Turn, canonical_json
 
 Counts = dict[str, int]
@@ -168,7 +168,7 @@ class Erasures:
 
         With `plan`, they are only counted.
         """
-        is_old = and_(cache.c.kind != COMPUTED, cache.c.added < before.isoformat(timespec="milliseconds"))
+        is_old = and_(cache.c.kind.not_in((COMPUTED, USAGE)), cache.c.added < before.isoformat(timespec="milliseconds"))
         if plan:
             return self._store._one(select(func.count()).select_from(cache).where(is_old)) or 0
         with self._transaction() as connection:

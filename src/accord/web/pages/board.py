@@ -34,8 +34,8 @@ from accord.board import (
 from accord.charts import Axis, ChartLine, ChartLink, ChartRow, Guide, row_chart, scatter
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.learning import CARD
+from accord.project import verdict_in_use
 from accord.results import Figure, Ledger
-from accord.studies import verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, conversation_address
 from accord.web.difference_chart import difference_chart, difference_note, difference_title, with_people

@@ -16,9 +16,16 @@ from starlette.exceptions import HTTPException
 from accord.charts import Axis, ChartRow, axis_around, axis_svg, interval_svg, row_chart
 from accord.decisions import NEAR_PEOPLE
 from accord.learning import CARD
-from accord.project import fitted_evaluators, has_learned_all, other_question
+from accord.project import (
+    IN_USE,
+    candidate_folder,
+    costs_of,
+    fitted_evaluators,
+    has_learned_all,
+    other_question,
+    verdict_in_use,
+)
 from accord.results import Figure, Ledger
-from accord.studies import IN_USE, candidate_folder, verdict_in_use
 from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
 from accord.web.next_steps import refit_text
@@ -55,11 +62,12 @@ class _EvaluatorPages:
         data: dict[str, Any] = {"evaluators": rows, "question": project.question.text, "main": project.question.id,
                 "wordings": counts["wordings"], "refit": "" if in_use else refit_text(project.store, folder),
                 "counts": counts,
-                "candidate": None if candidate is None else candidate["summary"],
+                "candidate": None if candidate is None else candidate["summary"], "costs": self._costs(rows),
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
-            drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
+            drawn=None if compared is None else _drawn(compared),
+            cost_chart=_cost_chart(data["costs"]["rows"]), waiting=bool(state["fitting"]),
             is_learned=candidate is not None
             and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
             undo=next((row for row in rows if row["is_earlier"]), None),
@@ -67,6 +75,20 @@ class _EvaluatorPages:
             candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
             table=_table(rows), facts=self._facts(in_use),
         )  # fmt: skip
+
+    def _costs(self, rows: Sequence[Row]) -> Row:
+        """Return the typical error and the cost of each evaluator, and the sentence of the last comparison."""
+        project, named = self.context.project, {row["name"]: row for row in rows if not row["is_earlier"]}
+        costs = costs_of(project, named)
+        if not any(each.roles for each in costs.values()):
+            return {"rows": [], "text": ""}
+        last = next((run["results"] or {} for run in reversed(project.store.runs("compare", "fit"))), {})
+        found = [{"name": name, "typical": named[name]["typical"], "error": named[name]["error"], **each.to_json()}
+                 for name, each in costs.items()]  # fmt: skip
+        return {
+            "rows": sorted(found, key=lambda row: row["money"]["value"] or row["tokens"]["value"] or 0),
+            "text": last.get("cheapest_text", ""),
+        }
 
     def _facts(self, in_use: Row | None) -> dict[str, Any] | None:
         """Return what the evaluator in use reads, learns and was checked on, and the effects of what it reads."""
@@ -228,6 +250,13 @@ def _figures_row(figures: Sequence[Figure]) -> Row:
         "values": [each.estimate.to_json() for each in figures],
         "figures": [each.to_json() for each in figures],
     }
+
+
+def _cost_chart(costs: Sequence[Row]) -> Markup:
+    """Return the typical error of each evaluator with a cost, the cheapest first; empty for fewer than two."""
+    rows = [ChartRow(f"{row['name']}, {row['text']}", Estimate(**row["error"])) for row in costs
+            if row["is_recorded"] and row["error"]["value"] is not None]  # fmt: skip
+    return row_chart(rows, Axis(), "Typical error, the cheapest first") if len(rows) > 1 else Markup("")
 
 
 def _drawn(compared: Row) -> dict[str, Any]:

@@ -16,16 +16,18 @@ from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, row_chart
 from accord.edges import AccordError, format_size, reason_of
 from accord.learning import CARD
-from accord.project import comparable_labels, has_learned_all, other_question, wordings_text
+from accord.project import (
+    candidate_folder,
+    comparable_labels,
+    has_learned_all,
+    modified_at,
+    other_question,
+    verdict_in_use,
+    wordings_text,
+)
 from accord.results import Figure, Ledger, agreement_word
 from accord.store import LabelCounts
-from accord.studies import (
-    AnswerMatrix,
-    agreement_figure,
-    candidate_folder,
-    modified_at,
-    verdict_in_use,
-)
+from accord.studies import AnswerMatrix, agreement_figure
 from accord.values import Annotation
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json

@@ -11,7 +11,15 @@ from typing import Any
 
 from accord.edges import one_line, sendable
 from accord.store import Assignment
-from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView, StudySession
+from accord.studies import (
+    BOTH_BAD,
+    MAX_LISTED_OPTIONS,
+    ConversationView,
+    ItemView,
+    StudySession,
+    conversation_view,
+    visible_to,
+)
 from accord.values import (
     ISSUE,
     NON_SPEAKERS,
@@ -276,7 +284,8 @@ def rated_items(
     """
     kept = [(row, each) for row, each in zip(rows, assignments, strict=True) if state in ("", "all", row["state"])]
     targets = [each.item.target for _, each in kept]
-    words = user_words(study.project.store.conversations({each.conversation for each in targets}), targets)
+    parts = study.parts(assignments[0].person) if assignments else None
+    words = user_words(study.project.store.conversations({each.conversation for each in targets}), targets, parts)
     found = []
     for row, each in kept:
         answers = [
@@ -292,13 +301,23 @@ def rated_items(
     return found
 
 
-def user_words(conversations: Iterable[Conversation], targets: Sequence[Target]) -> dict[Target, str]:
-    """Return the first words of the user, or the last ones before the reply of a target, in at most 160 characters."""
+def user_words(
+    conversations: Iterable[Conversation], targets: Sequence[Target], parts: Sequence[str] | None = None
+) -> dict[Target, str]:
+    """Return the first words of the user, or the last ones before the reply of a target, in at most 160 characters.
+
+    `parts` are those that the reader sees (`visible_to`); None stands for all.
+    """
     known = {each.id: each for each in conversations}
     words = {}
     for target in targets:
-        turns = known[target.conversation].up_to(target.turn) if target.conversation in known else ()
-        texts = [turn.content for turn in turns if turn.role == "user"] or [turn.content for turn in turns]
+        whole = known.get(target.conversation)
+        said = [(turn.role, turn.content) for turn in whole.up_to(target.turn)] if whole is not None else []
+        if whole is not None and parts is not None:
+            said = [
+                (turn.role, turn.text) for turn in visible_to(conversation_view(whole, target.turn, False), parts).turns
+            ]
+        texts = [text for role, text in said if role == "user"] or [text for _, text in said]
         text = one_line(" ".join(sendable(texts[0 if target.turn is None else -1])[:400].split())) if texts else ""
         words[target] = text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
     return words

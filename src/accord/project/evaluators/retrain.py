@@ -1,4 +1,6 @@
-"""Retraining: fit the evaluator again from new answers, report the change, and promote it.
+"""Fitting an evaluator again: what moved since the saved one, the candidate of the pages, and its promotion.
+
+`accord fit` replaces the saved evaluator and tells what moved. The pages keep both until a lead promotes the candidate.
 
 The evaluator in use is in `evaluators/NAME`, the candidate in `NAME.candidate`, and replaced ones in
 `NAME.before-TIME`. Folders are written under a temporary name and then renamed, so an interruption leaves each folder
@@ -11,29 +13,40 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
-from accord.decisions import Contest
+from accord.decisions import AgreementCard, Contest
 from accord.edges import BadInput, count_of, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
-from accord.project import Fitted, Workspace, fit_offline, labels_at, single_threaded
-from accord.project import modified_at as modified_at
+from accord.project.counts_of_ratings import labels_at, modified_at
+from accord.project.evaluators.fit_cache import single_threaded
+from accord.project.evaluators.fitting import fit_offline
+from accord.project.evaluators.held_out_set import FittedHead
+from accord.project.results import Fitted
 from accord.results import Figure, Ledger, written
-from accord.statistics import SIGNIFICANT, STATISTICS, grouped_folds
+from accord.scoring import BoardTexts, RowOrigin
+from accord.statistics import SIGNIFICANT, STATISTICS, Split, clustered_mean, grouped_folds
 from accord.validation import MetricsTable, Repeats, differences_of
 from accord.values import Labels
 
+if TYPE_CHECKING:
+    from accord.project.workspace import Workspace
+
 REPORT = "refit.json"
 IN_USE, CANDIDATE = "in use", "candidate"
-COMPARED = "accord.studies.retrain.compare_with_current"
+MOST_CARD_BYTES = 1_000_000
+"""Larger files are not read as cards."""
+UNCHANGED = "The evaluator is the same as before, so its scores stay comparable."
+COMPARED = "accord.project.evaluators.retrain.compare_with_current"
 """Function behind the figures of a comparison."""
 OTHER_ERROR = (
     "An earlier version compared this candidate by its error for known annotators only; fit again to compare its "
@@ -50,11 +63,14 @@ def _empty_report(made: str = "", name: str = "") -> RetrainReport:
 
     `now` and `before` hold the metrics of the candidate and of the evaluator in use, for annotators that they know.
     `own_mean` is the test of the candidate against each annotator's own mean, and `tests` are those against the
-    evaluator in use. `ledger` has the typical errors of both for a new annotator and their difference, which the
-    summary states.
+    evaluator in use. `ledger` has the typical errors of both for a new annotator, their difference, which the summary
+    states, and the difference of their scores. `weights` has a row for each answer model and each source with its
+    shares before and now, `was` the title of the verdict before, `scores` a sentence on the scores on the board, and
+    `cards` the files of agreement cards about the evaluator before.
     """
     return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None, "before": None,
-            "own_mean": None, "tests": [], "ledger": [], "summary": "", "verdict": None}  # fmt: skip
+            "own_mean": None, "tests": [], "ledger": [], "summary": "", "verdict": None, "weights": [], "was": "",
+            "scores": "", "cards": []}  # fmt: skip
 
 
 def candidate_folder(folder: Path) -> Path:
@@ -165,6 +181,10 @@ class _Report(BaseModel):
     ledger: list[dict[str, Any]] = []
     summary: str = ""
     verdict: _Verdict | None = None
+    weights: list[dict[str, Any]] = []
+    was: str = ""
+    scores: str = ""
+    cards: list[str] = []
 
 
 def _read_report(folder: Path) -> RetrainReport | None:
@@ -267,12 +287,25 @@ def recover_promotion(folder: Path) -> bool:
 # --- comparison ---------------------------------------------------------------------------------------------------
 
 
+def moved_by(project: Workspace, fitted: Fitted, folder: Path) -> RetrainReport | None:
+    """Return what a fit changes of the evaluator in a folder, before it is saved there; `None` for a first fit."""
+    try:
+        before = load_evaluator(folder)
+    except (BadInput, FileNotFoundError):
+        return None
+    if before.digest() == fitted.evaluator.digest():
+        report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), before.name)
+        return {**report, "digest": before.digest(), "summary": UNCHANGED}
+    return compare_with_current(project, fitted, folder)
+
+
 def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> RetrainReport:
     """Compare a candidate with the evaluator in use by paired tests on the same folds.
 
     The evaluator in use has learned from some of these ratings, so its own predictions look too good. It is fitted
-    again without each fold, with its settings, from the labels that existed when it was fitted. The error that decides
-    is the one of the verdict, for a new annotator.
+    again without each fold, with its settings, from the labels that existed when it was fitted. One with a source that
+    learns is compared as it is, on the held-out ratings of conversations that it did not learn from. The error that
+    decides is the one of the verdict, for a new annotator.
     """
     report = _empty_report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
     if fitted.held_out is None:
@@ -286,7 +319,17 @@ def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> Re
         return {**report, "summary": "This is the first evaluator of the project: there is none to compare with."}
     try:
         before = load_evaluator(folder)
-        current = _predict_out_of_fold(project, fitted, before, modified_at(folder))
+        report |= {"was": (verdict_in_use(project, folder) or {}).get("title", ""),
+                   "scores": _old_scores(project, fitted.evaluator),
+                   "cards": cards_about(project.config.folder, before.name)}  # fmt: skip
+        evidence: EvidenceTable = project.measure(before.sources, fitted.held_out.train.samples)
+        report["weights"] = _weights(
+            _shares_of(before, evidence), _shares_of(fitted.evaluator, fitted.held_out.evidence)
+        )
+        if any(map(learns, before.sources)) or comparison.folds < 2:
+            current = _predict_unseen(fitted, before, evidence)
+        else:
+            current = _predict_out_of_fold(project, fitted, before, evidence, modified_at(folder))
     except (BadInput, FileNotFoundError) as error:
         reason = hide_folders(str(error))
         return {**report, "summary": f"The evaluator in use cannot be compared with the candidate: {reason}"}
@@ -315,10 +358,14 @@ def _error_change(rated: Ratings, candidate: Repeats, current: Repeats) -> tuple
     }
     texts = count_of(len(set(rated.conversation[both])), "conversation")
     about = f"the same {count_of(len(both), 'held-out rating')} of {texts}"
+    shift = clustered_mean(np.mean([
+        one.new_value[both] - other.new_value[both] for one, other in zip(*contest.systems.values(), strict=True)
+    ], axis=0), rated.group[both]).interval()  # fmt: skip
     change = Figure("error_change", test.difference, test.low, test.high, len(both), about, over="conversations",
                     source=COMPARED)  # fmt: skip
     figures = [Figure("error", errors[name], n=len(both), about=about, part=name, source=COMPARED) for name in errors]
-    return Ledger([*figures, change]), _summary(change, errors, test.p)
+    shifted = Figure.measured("score_change", shift, len(both), about, "scores", source=COMPARED)
+    return Ledger([*figures, change, shifted]), _summary(change, errors, test.p)
 
 
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
@@ -326,13 +373,85 @@ def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     return {name: row.get(name) for name in ("n", *names)}
 
 
-def _predict_out_of_fold(project: Workspace, fitted: Fitted, before: Evaluator, time: str) -> list[Predictions]:
+def cards_about(folder: Path, name: str) -> list[str]:
+    """Return the agreement cards of an evaluator among the files of a folder, by file name."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(BadInput, OSError):
+            if path.is_file() and path.stat().st_size < MOST_CARD_BYTES:
+                subject = AgreementCard.read(path).subject
+                found += [path.name] if (subject.kind, subject.name) == ("evaluator", name) else []
+    return found
+
+
+def _old_scores(project: Workspace, fitted: Evaluator) -> str:
+    """Return a sentence on the conversations of the board that only an earlier evaluator has scored."""
+    name = RowOrigin.of(fitted.name, fitted.digest(), fitted.question.id).evaluator
+    count = len(BoardTexts.of(project.mart, fitted.question.id, name).turns)
+    if not count:
+        return "The board has no scores by an earlier fit."
+    return (
+        f"The scores of {count_of(count, 'conversation')} on the board are by an earlier fit. Do not compare them with "
+        "scores of this one; score these conversations again"
+    )
+
+
+def _shares_of(evaluator: Evaluator, evidence: EvidenceTable) -> dict[str, float]:
+    """Return the weight of each answer model, and the share of each source in the contributions to the scores."""
+    known = evaluator.head.describe()
+    shares = {f"answer model {name}": float(trial.get("weight_new") or 0.0)
+              for name, trial in (known.get("candidates") or {}).items()}  # fmt: skip
+    weights = known.get("weights")
+    if isinstance(weights, list):  # of judges
+        shares |= {f"judge {name}": float(weight) for name, weight in zip(known["questions"], weights, strict=True)}
+    source = {column.name: column.source or "" for column in evidence.columns}
+    by_source: dict[str, float] = {}
+    effects = [getattr(score, "attributions", ()) for score in evaluator.head.predict(evidence)]
+    if (
+        isinstance(weights, dict) and not shares and not any(effects)
+    ):  # of one model, per standard deviation of each column
+        effects.append(tuple(weights.items()))
+    for each in effects:
+        for name, share in each:
+            if source.get(name):
+                by_source[source[name]] = by_source.get(source[name], 0.0) + abs(share)
+    total = sum(by_source.values()) or 1.0
+    return shares | {f"source {name}": share / total for name, share in by_source.items()}
+
+
+def _weights(before: Mapping[str, float], now: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the shares before and now of each part that has one."""
+    names = dict.fromkeys([*now, *before])
+    rows = [{"part": name, "before": before.get(name, 0.0), "now": now.get(name, 0.0)} for name in names]
+    return [row for row in rows if row["before"] or row["now"]]
+
+
+def _predict_unseen(fitted: Fitted, before: Evaluator, evidence: EvidenceTable) -> list[Predictions]:
+    """Return predictions of the saved evaluator before, for held-out ratings of conversations it did not learn from."""
+    assert fitted.held_out is not None
+    train, rated = fitted.held_out.train, fitted.held_out.comparison.ratings
+    known = before.training_set
+    if known is None or train.question.compares:
+        raise BadInput("it cannot be fitted again without each fold")
+    place = {each.conversation.id: known.place(each.conversation) for each in train.samples}
+    is_new = np.array([(at := place.get(str(name))) is None or not known.used[at] for name in rated.conversation])
+    if not is_new.any():
+        raise BadInput("it learned from all conversations with held-out ratings")
+    rows = replace(rated, row=evidence.rows_of(rated.target))
+    split = Split(frozenset(), frozenset(map(str, rated.group)))
+    experiment = Experiment(train.question, evidence, train.labels, rows, (split,), 1, train.seed)
+    found = experiment.run(IN_USE, lambda question: FittedHead(before))
+    return [replace(found, new_value=np.where(is_new, found.new_value, np.nan), scored=found.scored & is_new)]
+
+
+def _predict_out_of_fold(
+    project: Workspace, fitted: Fitted, before: Evaluator, evidence: EvidenceTable, time: str
+) -> list[Predictions]:
     """Return out-of-fold predictions of the evaluator in use, fitted to the labels at a time, in each repetition."""
     assert fitted.held_out is not None
     train, comparison = fitted.held_out.train, fitted.held_out.comparison
-    if any(map(learns, before.sources)) or comparison.folds < 2 or train.question.compares:
+    if train.question.compares:
         raise BadInput("it cannot be fitted again without each fold")
-    evidence: EvidenceTable = project.measure(before.sources, train.samples)
     scale = train.question.scale
     existed, replaced = labels_at(project.store, train.labels.on(train.question.id), time)
     own = [*existed, *(each for each in replaced if each.value is not None and scale.holds(each.value))]
