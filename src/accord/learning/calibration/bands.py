@@ -5,13 +5,13 @@
     N = G / (ρ + (1 - ρ)·mean_g(1/n_g))
 
 with s_i = |y_i - mean_i| / sd_i of ratings predicted without their groups (Vovk et al., 2005; the normalized score of
-Papadopoulos et al., 2008; groups as in Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023). The G groups
-are exchangeable, and the scores of one group correlate by ρ (analysis of variance). N is their number of independent ones
-(design effect of Kish, "Survey Sampling", 1965). With N = G, as for ρ = 1 or one rating in each group, a rating of a new
-group falls into its band with probability `coverage`, on average over groups, for any distributions; but with few groups
-of several ratings such bands hold more often and are wide (docs/methods.md). With fewer than
-coverage / (1 - coverage) groups q is ∞: the band is the whole scale, and scores carry a note. The ends are options of the
-scale, as in ordinal conformal sets (arXiv:2509.18658), unless the mean is beyond them.
+Papadopoulos et al., 2008; groups as in Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023). The G
+groups are exchangeable, and the scores of one group correlate by ρ (analysis of variance). N is the number of
+independent ones (design effect of Kish, "Survey Sampling", 1965). With N = G, as for ρ = 1 or one rating in each group,
+a rating of a new group falls into its band with probability `coverage`, on average over groups, for any distributions;
+but where few groups hold several ratings each, such bands hold more often and are wide (docs/methods.md). With fewer
+than coverage / (1 - coverage) groups q is ∞: the band is the whole scale, and scores carry a note. The ends are options
+of the scale, as in ordinal conformal sets (arXiv:2509.18658), unless the mean is beyond them.
 
 A new annotator is a new draw too, and there are few annotators. Predictions know the levels of the A annotators that
 they were learned from. Therefore held-out residuals hold 1 - 1/A of the variance between annotators, and residuals of
