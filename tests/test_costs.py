@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from misbehaving_endpoint import answer_any
 
-from accord.project import Project, Selection, costs_of, erase, role_costs
+from accord import Project
+from accord.project import Selection, costs_of, erase, role_costs
 from accord.project.evaluators.costs import FREE, NO_MODEL, NOT_RECORDED, Cost
 from accord.project.results import Compared
 from accord.store import Spool, add_paid_rows

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from commands import invoke, printed, refused
 
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Project
 from accord.results import Ledger, document_text
 from accord.scoring import score_again
 from accord.testing import sample_project

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,20 @@ def test_default_that_is_worse_than_the_best_judge_is_named() -> None:
     )  # fmt: skip
     assert "default has a larger error (1.100) than the best judge alone: use best-judge" in str(found)
     assert "an unknown number of votes" in str(found) and found.to_json()["adds"] is None
+    assert str(found).endswith("of the best judge alone 2") and "tokens" not in found.to_json()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost"),
+    [
+        ({"judge": 900.0, "judge-b": 1450.4}, "; 2,350 tokens, of the best judge alone 900"),
+        ({"judge": 900.0}, ""),  # the tokens of the second judge are unknown, so a sum would be too small
+    ],
+)
+def test_cost_of_a_second_judge_is_stated_in_tokens_if_all_are_known(tokens: dict[str, float], cost: str) -> None:
+    found = second_judge.JudgePanel({"judge": 2, "judge-b": 1}, None, "judge", "default", {"best-judge": 0.9}, {}, None)
+    text = str(replace(found, tokens=tokens))
+    assert text.endswith(f"Cost: 3 answers about each conversation or turn, of the best judge alone 2{cost}")
 
 
 @pytest.mark.parametrize("name", judge_panel.PANEL)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from served_workbench import STUDY, Browser, StartWorkbench, token
 
+from accord import Project
 from accord.edges import BadInput
-from accord.project import Project
 from accord.project.config import Config
 from accord.store import Studies
 from accord.studies import StudySession, conversation_view, visible_to

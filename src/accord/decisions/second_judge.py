@@ -12,7 +12,7 @@ their noise counts as a common error of all judges, so the number of votes is a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -45,6 +45,7 @@ class JudgePanel:
         rmse: RMSE for a new annotator, by system.
         tests: Tests of combinations of judges against the best judge, with Holm's correction.
         default_test: Test of the evaluator against the best judge.
+        tokens: Mean number of tokens that each judge uses for a conversation or turn; empty if it is unknown.
     """
 
     answers: Mapping[str, int]
@@ -54,6 +55,7 @@ class JudgePanel:
     rmse: Mapping[str, float]
     tests: Mapping[str, PairedTest]
     default_test: PairedTest | None
+    tokens: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def judges(self) -> int:
@@ -89,7 +91,7 @@ class JudgePanel:
             "judges": self.judges, "columns": self.columns, "votes": self.votes, "correlation": self.correlation,
             "best": self.best, "rmse": dict(self.rmse), "tests": tests, "adds": self.adds,
             "default": None if self.default_test is None else {"system": self.default, **_json(self.default_test)},
-            "answers": dict(self.answers), "text": str(self),
+            "answers": dict(self.answers), **({"tokens": dict(self.tokens)} if self.tokens else {}), "text": str(self),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -113,9 +115,13 @@ class JudgePanel:
                 f"{judge_panel.BEST_JUDGE} (accord fit {judge_panel.BEST_JUDGE})"
             )
         if self.best in self.answers:
+            tokens = ""
+            if self.tokens.keys() >= self.answers.keys():
+                every = sum(self.tokens[name] for name in self.answers)
+                tokens = f"; {every:,.0f} tokens, of the best judge alone {self.tokens[self.best]:,.0f}"
             lines.append(
                 f"Cost: {count_of(self.columns, 'answer')} about each conversation or turn, of the best judge alone "
-                f"{self.answers[self.best]}"
+                f"{self.answers[self.best]}{tokens}"
             )
         return ". ".join(lines)
 
@@ -160,6 +166,7 @@ def judge_panel_of(
     rated: Ratings,
     evidence: EvidenceTable,
     question: Question,
+    tokens: Mapping[str, float] | None = None,
 ) -> JudgePanel | None:
     """Return the votes of the judges and the tests of their combinations, or `None` for fewer than two judges.
 
@@ -169,6 +176,7 @@ def judge_panel_of(
         rated: The ratings that were predicted.
         evidence: Answers of all judges.
         question: The main question.
+        tokens: Mean number of tokens that each judge uses for a conversation or turn, if it is known.
     """
     answers = evidence.expected()
     votes = judge_panel.votes(answers, rated, question.id)
@@ -197,5 +205,5 @@ def judge_panel_of(
     return JudgePanel(
         {vote.judge: len(judges[vote.judge]) for vote in votes}, error_correlation(values * signs, people), best,
         default, {name: contest.rmse[name] for name in names if name in contest.rmse}, tests,
-        contest.test(default, judge_panel.BEST_JUDGE),
+        contest.test(default, judge_panel.BEST_JUDGE), dict(tokens or {}),
     )  # fmt: skip
