@@ -21,6 +21,7 @@ from accord.formats import read
 from accord.models import LIKELIHOOD
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
+from accord.values import Score
 from accord_papers.catalog import Paper
 from accord_papers.ciu import combinations, plausibility, single_metrics
 from accord_papers.ciu.published import CASE_METRICS, CASES, LENGTH, METRICS
@@ -268,17 +269,23 @@ def transfer(given: StudyInput) -> PartTable:
     return table_with_reasons(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
 
 
+REASONS = 3
+"""Effects that explain a prediction of the case studies."""
+
+
 def case_studies(given: StudyInput) -> PartTable:
     """Tables 5 and 6: metrics, prediction and rating of three replies, predicted from other contexts."""
     folder = given.folder(TOPICAL)
-    data = responses(folder)[WITH_DOCUMENT].only(METRICS)
+    everything = responses(folder)[WITH_DOCUMENT]
+    data, lexical = everything.only(METRICS), everything.only(single_metrics.LEXICAL)
     texts = {record.conversation.id: " ".join(_WORD.findall(record.conversation.turns[-1].content.lower()))
              for record in read(folder) if record.conversation.turns}  # fmt: skip
     rows: list[Row] = []
     for words, figures in CASES.items():
         place = next(row for row, target in enumerate(data.evidence.targets) if words in texts[target.conversation])
         others, reply = np.flatnonzero(data.context != data.context[place]), data.take(np.array([place]))
-        row: Row = {"reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
+        name = data.evidence.targets[place].conversation
+        row: Row = {"id": name, "reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
         known = zip(data.metrics, reply.evidence.values[0].tolist(), reply.evidence.present[0], strict=True)
         row |= {name: value for name, value, is_present in known if is_present}
         try:
@@ -286,13 +293,19 @@ def case_studies(given: StudyInput) -> PartTable:
             row["moe-ciu"] = float(forms["moe-ciu"](data.take(others), reply, "Overall")[0])
         except AccordError as error:
             row["missing"] = str(error)
+        score = combinations.scores(lexical.take(others), lexical.take(np.array([place])), "Overall")[0]
+        if isinstance(score, Score):
+            row["accord"] = score.value
+            row["reasons"] = ", ".join(f"{name} {effect:+.2f}" for name, effect in score.attributions[:REASONS])
         rows.append(row | {f"{name}_published": each for name, each in zip(CASE_METRICS, figures, strict=True)})
     note = (
         "The three replies are in Topical-USR in full; the paper prints the last one without its first sentences. "
         "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. Our CIU is a "
-        f"sum over words and can exceed 1.{_missing(data)}"
+        f"sum over words and can exceed 1.{_missing(data)} `accord`: the prediction of our combination of metrics without "
+        f"a model, learned from the same replies; `reasons`: its {REASONS} largest effects, in points of the scale from "
+        "1 to 5."
     )
-    return table_with_reasons(rows, ("reply",), CASE_METRICS, note)
+    return table_with_reasons(rows, ("id", "reply", "reasons"), (*CASE_METRICS, "accord"), note)
 
 
 # --- plausibility -----------------------------------------------------------------------------------------------------
