@@ -301,9 +301,9 @@ def case_studies(given: StudyInput) -> PartTable:
     note = (
         "The three replies are in Topical-USR in full; the paper prints the last one without its first sentences. "
         "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. Our CIU is a "
-        f"sum over words and can exceed 1.{_missing(data)} `accord`: the prediction of our combination of metrics without "
-        f"a model, learned from the same replies; `reasons`: its {REASONS} largest effects, in points of the scale from "
-        "1 to 5."
+        f"sum over words and can exceed 1.{_missing(data)} `accord`: the prediction of our combination of metrics that "
+        f"need no model, learned from the same replies; `reasons`: its {REASONS} largest effects, in points of the "
+        "scale from 1 to 5."
     )
     return table_with_reasons(rows, ("id", "reply", "reasons"), (*CASE_METRICS, "accord"), note)
 
