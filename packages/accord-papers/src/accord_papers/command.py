@@ -85,10 +85,15 @@ def paper(
 
 
 def _part_row(part: Part, project: Project | None) -> dict[str, Any]:
-    """Return a part with its inputs; on a project, also the roles without a model."""
+    """Return a part with its inputs; on a project, also the roles without a model, or another reason not to run."""
+    from accord_papers import StudyInput
+
     row = {"part": part.name, "title": part.title, "data": part.on_data is not None,
            "project": part.on_project is not None, "limits": part.limits}  # fmt: skip
-    return row if project is None else {**row, "missing_models": part.missing_roles(project)}
+    if project is None:
+        return row
+    missing = part.missing_roles(project)
+    return {**row, "missing_models": missing, "obstacle": "" if missing else part.obstacle(StudyInput(project=project))}
 
 
 def _listed(found: Mapping[str, Any]) -> str:
@@ -96,8 +101,9 @@ def _listed(found: Mapping[str, Any]) -> str:
         return " or ".join(name for name in ("data", "project") if part[name]) or "impossible"
 
     def here(part: dict[str, Any]) -> str:
-        missing = part["missing_models"]
-        return ("no model for " + ", ".join(missing) if missing else "runs") if part["project"] else "does not run"
+        if missing := part["missing_models"]:
+            return "no model for " + ", ".join(missing)
+        return f"does not run: {part['obstacle']}" if part["obstacle"] else "runs"
 
     on_project = any("missing_models" in part for part in found["parts"])
     return table(

@@ -12,6 +12,7 @@ from scipy import stats
 
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
+from accord.evidence import Training
 from accord.formats import read
 from accord.methods.in_context.experiment import InContextFindings
 from accord.methods.in_context.source import IN_CONTEXT
@@ -127,6 +128,18 @@ def systems(given: StudyInput) -> PartTable:
 def _roles(project: Project) -> tuple[str, ...]:
     """Return the model that scores; it also writes the prompts if no writer is configured."""
     return (SCORER,)
+
+
+def _has_examples(given: StudyInput) -> Training:
+    """Return the rated examples of the project."""
+    with rated_project(given) as (_, training):
+        return training
+
+
+def _has_documents(given: StudyInput) -> None:
+    """Check that a rated example of the project has a document."""
+    if not any(sample.conversation.documents for sample in _has_examples(given).samples):
+        raise BadInput("no rated sample has a document that its reply can be compared with")
 
 
 def systems_of_project(given: StudyInput) -> PartTable:
@@ -527,8 +540,23 @@ PAPER = Paper(
     "Pu, Cheng, Fan, Lv & Zhang: Just Adjust One Prompt: Enhancing In-Context Dialogue Scoring via Constructing the "
     "Optimal Subgraph of Demonstrations and Prompts. EMNLP 2023.",
     (
-        Part("table-1", "Table 1: baselines without prompts", baselines, baselines_of_project, GATHERED),
-        Part("table-1-systems", "Table 1: prompts and demonstrations", systems, systems_of_project, GATHERED, _roles),
+        Part(
+            "table-1",
+            "Table 1: baselines without prompts",
+            baselines,
+            baselines_of_project,
+            GATHERED,
+            ready=_has_documents,
+        ),
+        Part(
+            "table-1-systems",
+            "Table 1: prompts and demonstrations",
+            systems,
+            systems_of_project,
+            GATHERED,
+            _roles,
+            _has_examples,
+        ),
         Part("table-1-planted", "Table 1 in a planted world", planted_systems),
         Part(
             "figure-2",
@@ -537,18 +565,39 @@ PAPER = Paper(
             chance_of_project,
             WITH_EMBEDDED,
             _roles,
+            _has_examples,
         ),
         Part("table-2", "Table 2: FED", limits="FED is not in the data folder; gpt-3.5-turbo-0301 is no longer served"),
-        Part("table-3", "Table 3: ablations", ablations, ablations_of_project, WITH_EMBEDDED, _roles),
+        Part("table-3", "Table 3: ablations", ablations, ablations_of_project, WITH_EMBEDDED, _roles, _has_examples),
         Part(
-            "table-4", "Table 4, figures 7 to 10: γ, ζ and k", sensitivity, sensitivity_of_project, IN_PLANTED, _roles
+            "table-4",
+            "Table 4, figures 7 to 10: γ, ζ and k",
+            sensitivity,
+            sensitivity_of_project,
+            IN_PLANTED,
+            _roles,
+            _has_examples,
         ),
         Part("table-5", "Table 5: data", data_set, limits="only Topical-USR is in the data folder"),
-        Part("table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED, _roles),
         Part(
-            "carry-over", "Figures 4 to 6: prompts on new inputs", carry_over, carry_over_of_project, IN_PLANTED, _roles
+            "table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED, _roles, _has_examples
         ),
-        Part("prefixes", "Text that a prefix cache saves (not in the paper)", prefixes, prefixes_of_project),
+        Part(
+            "carry-over",
+            "Figures 4 to 6: prompts on new inputs",
+            carry_over,
+            carry_over_of_project,
+            IN_PLANTED,
+            _roles,
+            _has_examples,
+        ),
+        Part(
+            "prefixes",
+            "Text that a prefix cache saves (not in the paper)",
+            prefixes,
+            prefixes_of_project,
+            ready=_has_examples,
+        ),
     ),
     (TOPICAL_USR,),
 )

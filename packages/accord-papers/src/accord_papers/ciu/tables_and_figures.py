@@ -19,6 +19,7 @@ from accord.evidence.bank.reply_metrics import (
 )
 from accord.formats import read
 from accord.models import LIKELIHOOD
+from accord.project import Project
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
 from accord.values import Score
@@ -324,14 +325,20 @@ def check_effect(given: StudyInput) -> PartTable:
     return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
 
 
-def check_of_project(given: StudyInput) -> PartTable:
-    """The plausibility check on a project with a likelihood model."""
+def _with_likelihood(given: StudyInput) -> Project:
+    """Return the project, which has a likelihood model."""
     project = given.required_project()
     if LIKELIHOOD not in {**project.config.models, **project.given}:
         raise BadInput(
             "no likelihood model in the project. Add one to accord.yaml: "
             f'models: {{likelihood: {{model: "{plausibility.SMALL}"}}}}'
         )
+    return project
+
+
+def check_of_project(given: StudyInput) -> PartTable:
+    """The plausibility check on a project with a likelihood model."""
+    project = _with_likelihood(given)
     training, _ = project.training(project.evaluator("mixture"))
     rows = plausibility.check_rows(
         training.samples, training.labels.on(project.question.id), project.question, project.models
@@ -347,19 +354,20 @@ PAPER = Paper(
     (
         Part("figure-1", "Figure 1: length and usefulness", figure_1),
         Part("table-1", "Table 1: single metrics", partial(_single, TOPICAL), single_of_project,
-             OTHER_MODELS),
+             OTHER_MODELS, ready=_questions),
         Part("table-2", "Table 2: combinations of metrics", partial(_combinations, TOPICAL),
-             partial(_combinations, ""), OTHER_MODELS),
+             partial(_combinations, ""), OTHER_MODELS, ready=_questions),
         Part("ratios", "Table 2: selection ratios", partial(_ratios, TOPICAL), partial(_ratios, ""),
-             OTHER_MODELS),
+             OTHER_MODELS, ready=_questions),
         Part("table-3", "Table 3: single metrics, Persona-USR", partial(_single, PERSONA), limits=NO_PERSONA),
         Part("table-4", "Table 4: combinations of metrics, Persona-USR", partial(_combinations, PERSONA),
              limits=NO_PERSONA),
         Part("ratios-persona", "Table 4: selection ratios, Persona-USR", partial(_ratios, PERSONA), limits=NO_PERSONA),
         Part("case-study", "Tables 5 and 6: case studies", case_studies, limits=OTHER_MODELS),
-        Part("ours", "Our combination of more metrics", ours, ours_of_project),
+        Part("ours", "Our combination of more metrics", ours, ours_of_project, ready=_questions),
         Part("transfer", "Transfer to other data sets", transfer),
-        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project),
+        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project,
+             ready=_with_likelihood),
     ),
     (TOPICAL, PERSONA, DIALOGUES),
 )  # fmt: skip

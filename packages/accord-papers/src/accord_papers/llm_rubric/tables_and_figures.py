@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -336,26 +337,28 @@ def distilled_of_project(given: StudyInput) -> PartTable:
     return PartTable(rows, ("rated", "system", "n"), ("rmse", "pearson", "log_loss"), DISTILLED)
 
 
+OWN: dict[str, Any] = {"roles": roles, "ready": own_set}
+"""Needs of the parts that read the judge's stored answers on a project."""
 PAPER = Paper(
     "llm-rubric",
     "LLM-RUBRIC",
     "Hashemi, Eisner, Rosset, Van Durme & Kedzie: LLM-Rubric: A Multidimensional, Calibrated Approach to Automated "
     "Evaluation of Natural Language Texts. ACL 2024.",
     (
-        Part("table-1", "Table 1: prediction of Q0", table_1, table_1_of_project, roles=roles),
+        Part("table-1", "Table 1: prediction of Q0", table_1, table_1_of_project, **OWN),
         Part("factscore", "Table 1, row 5: FActScore",
              limits="the released data lack the paper's Azure corpus and the texts of the synthetic dialogues"),
-        Part("oracle", "Table 1, rows a to f: oracles", oracle, oracle_of_project, roles=roles),
-        Part("table-2", "Table 2: ablations", table_2, table_2_of_project, roles=roles),
-        Part("table-3", "Table 3: prediction of each question", table_3, table_3_of_project, roles=roles),
+        Part("oracle", "Table 1, rows a to f: oracles", oracle, oracle_of_project, **OWN),
+        Part("table-2", "Table 2: ablations", table_2, table_2_of_project, **OWN),
+        Part("table-3", "Table 3: prediction of each question", table_3, table_3_of_project, **OWN),
         Part("means", "Tables 4 and 5: means per system and question", means, means_of_project),
-        Part("figure-2", "Figure 2: distributions of annotators", figure_2, figure_2_of_project, roles=roles),
-        Part("figure-4", "Figure 4: learning curve", figure_4, figure_4_of_project, roles=roles),
-        Part("figure-5", "Figure 5: calibration", figure_5, figure_5_of_project, roles=roles),
+        Part("figure-2", "Figure 2: distributions of annotators", figure_2, figure_2_of_project, **OWN),
+        Part("figure-4", "Figure 4: learning curve", figure_4, figure_4_of_project, **OWN),
+        Part("figure-5", "Figure 5: calibration", figure_5, figure_5_of_project, **OWN),
         Part("appendix-a", "Appendix A: all annotators, controversial dialogues", appendix_a, appendix_a_of_project,
-             roles=roles),
-        Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, roles=roles),
-        Part("distillation", "Limitations: distillation", distilled, distilled_of_project, roles=roles),
+             **OWN),
+        Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, **OWN),
+        Part("distillation", "Limitations: distillation", distilled, distilled_of_project, **OWN),
     ),
     ("llm_rubric_synth", "llm_rubric_real"),
 )  # fmt: skip
