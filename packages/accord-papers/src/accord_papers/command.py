@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def _holds_pages(path: Path) -> bool:
-    """Return True for a folder whose every page comes from `accord paper`."""
+    """Return True for a folder whose every page but a README.md comes from `accord paper`."""
     from accord_papers.pages import is_generated
 
-    return path.is_dir() and all(map(is_generated, path.glob("*.md")))
+    pages = [page for page in path.glob("*.md") if page.name != "README.md"] if path.is_dir() else []
+    return path.is_dir() and all(map(is_generated, pages)) and (bool(pages) or not (path / "README.md").exists())
 
 
 PAGES = Output(_holds_pages)

@@ -38,6 +38,8 @@ TABLE_2 = {
 """Shares of responses of SODA with each kind of issue."""
 TABLE_4 = {"initial": (0.7455, 0.7303), "revised": (0.8601, 0.8248)}
 """Spearman's ρ of an annotator with the mean of all, and of the mean with the model."""
+TABLE_6 = (0.2965, 0.5938)
+"""Spearman's ρ of Phi-3-mini on SODA-EVAL-TEST: instruction-tuned, and fine-tuned on SODA-EVAL."""
 TABLE_13 = {
     "Commonsense": (0.7333, 0.8667), "Repetition": (0.6111, 0.8333), "Antisocial": (1.0, 1.0), "Fluency": (1.0, 1.0),
     "Non-textual": (1.0, 1.0),
