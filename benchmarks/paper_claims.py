@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import ROOT, Row, chosen, data_folder, earlier_rows, finish, options, rows_of_part
+from numpy.typing import NDArray
 from scipy import stats
 
 from accord.statistics import STATISTICS, Clusters, MeanStatistic, holm, paired_test
@@ -46,6 +47,7 @@ from accord_papers.rubicon.simulation import TEST, DrawnStudy, shared
 from accord_papers.soda_eval import tables_and_figures as soda_eval
 from accord_papers.soda_eval.abc_eval import RECORDED_JUDGE, abc_eval_rows
 
+Floats = NDArray[np.float64]
 LEVEL = 0.05
 PERMUTATIONS = 5000
 COLUMNS = ("paper", "claim", "value", "against", "published", "published_against", "p", "verdict")
@@ -149,7 +151,7 @@ def claims_of_ciu(data: Path, seeds: int) -> list[Row]:
     return found
 
 
-def _mixed(data: Rated, question: str, seeds: int) -> tuple[np.ndarray, np.ndarray]:
+def _mixed(data: Rated, question: str, seeds: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Return MoE-CIU's mean prediction of each response over the seeds that hold it out at random, and a mask."""
     total, count = np.zeros(len(data.context)), np.zeros(len(data.context))
     place = {target: row for row, target in enumerate(data.evidence.targets)}
@@ -179,18 +181,18 @@ def claims_of_adoror(data: Path, seeds: int) -> list[Row]:
     return found
 
 
-def _mean(values: np.ndarray) -> Row:
+def _mean(values: Floats) -> Row:
     """Return the mean of independent draws with its 95% interval by t."""
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     return {"value": float(values.mean()), "value_low": values.mean() - half, "value_high": values.mean() + half}
 
 
-def _signed(gains: np.ndarray) -> float:
+def _signed(gains: Floats) -> float:
     """Return p of Wilcoxon's signed-rank test, two-sided; 1 if nothing differs."""
     return float(stats.wilcoxon(gains).pvalue) if gains.any() else 1.0
 
 
-def _test(people: np.ndarray, one: np.ndarray, other: np.ndarray, context: np.ndarray) -> float:
+def _test(people: Floats, one: Floats, other: Floats, context: Floats) -> float:
     """Return p of the permutation test of two correlations with ratings; metrics are swapped within contexts."""
     first, second = (paired(ranked(people), ranked(each)) for each in (one, other))
     of_ranks = STATISTICS["pearson"]

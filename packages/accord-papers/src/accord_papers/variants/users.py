@@ -16,7 +16,7 @@ import numpy as np
 
 from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning.answer_models.contract import AnswerModel, Floats
-from accord.learning.answer_models.network.answers import NetworkAnswers, sheets_beyond
+from accord.learning.answer_models.network.answers import NetworkAnswers, TrainingRun, sheets_beyond
 from accord.learning.answer_models.network.formula import Array, NetworkShape, Parameters, main_alone
 from accord.learning.answer_models.network.training import (
     HALF_THE_EFFORT,
@@ -70,9 +70,7 @@ class UserNetworkAnswers(NetworkAnswers):
         self.users_ = len(users)
         return super().cross_predict(make, features, rated, labels)
 
-    def _networks(
-        self, sheets: Sheets, runs: Sequence[tuple[np.ndarray, float, int]]
-    ) -> list[Parameters]:  # as in `NetworkAnswers`
+    def _networks(self, sheets: Sheets, runs: Sequence[TrainingRun]) -> list[Parameters]:  # as in `NetworkAnswers`
         if not self.users_:
             return super()._networks(sheets, runs)
         rated = len(sheets.annotator) - len(self.user_of_)
