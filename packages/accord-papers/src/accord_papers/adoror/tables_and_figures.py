@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -205,7 +206,7 @@ def _chance_table(rows: Sequence[Row], note: str, names: Mapping[str, str]) -> P
     charts: dict[str, Markup] = {}
     for world, what in dict.fromkeys((row["world"], row["what"]) for row in rows):
         own = [row for row in rows if (row["world"], row["what"]) == (world, what)]
-        by_place = {row["place"]: [] for row in own}
+        by_place: dict[Any, list[float]] = {row["place"]: [] for row in own}
         for row in own:
             by_place[row["place"]] += [] if row["rho"] is None else [row["rho"]]
         known = {place: rhos for place, rhos in by_place.items() if rhos}
@@ -308,7 +309,8 @@ def ablations(given: StudyInput) -> PartTable:
         is_known = row["spearman"] is not None and base is not None and base > 0
         row["change"] = row["spearman"] / base - 1 if is_known else None
         row["change_published"] = published.TABLE_3.get(row["system"])
-        row["recovered"] = None if own[0] is None else fmean(own)
+        known = [each for each in own if each is not None]
+        row["recovered"] = fmean(known) if known else None
     note = (
         "World `all`: the planted worlds of `table-1-planted`. In the others the judge's error depends on one "
         "mechanism alone, which one part of the selector can learn: order of the demonstrations, place next to the "
