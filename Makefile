@@ -127,7 +127,7 @@ BENCHMARKS := adapters architecture loop check_table first_hour first_labels agr
   judging_overhead faults attacks privacy drift batches \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues issue_contexts adoror \
   agent_steps demonstration_selection ciu simulated_annotators llm_rubric one_figure papers \
-  synth
+  paper_claims synth
 
 RESULTS = $(if $(QUICK),$(OUT)-quick,benchmarks/results)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs accord[networks]")
+
+import jax
 
 from accord import Evaluator, load_evaluator
 from accord.learning import Calibration
@@ -18,7 +21,10 @@ from accord.learning.answer_models.network.formula import (
 )
 from accord.learning.answer_models.network.training import Schedule, Sheets, TrainingJob, train
 from accord.testing import planted
+from accord.values import Label, Labels
 from accord_papers.variants.grid import Grid, losses, search
+from accord_papers.variants.users import UserShape, begun, with_flag
+from accord_papers.variants.users import train as train_with_users
 
 
 def sheets(answers: np.ndarray, seed: int = 0) -> tuple[NetworkShape, Sheets]:
@@ -71,3 +77,33 @@ def test_grid_search_uses_the_training_side_only(
     assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
     assert again.describe()["answer_model"] == name
     assert PAPER.pooling == PAPER.decay == 0
+
+
+def test_users_have_a_last_layer_of_their_own_and_nothing_else() -> None:
+    shape, given = sheets(answers())
+    users = np.arange(60) % 4 == 0
+    marks = np.column_stack([np.where(users, -1, given.answers[:, 0]), np.where(users, given.answers[:, 1], -1)])
+    owner = np.where(users, 3 + np.arange(60) % 8 // 4, given.annotator)
+    mixed = replace(given, annotator=owner, answers=marks)
+    wide = UserShape(**vars(shape), users=2)
+    start = begun(wide, jax.random.key(0))
+    assert {name: len(parts["own"]) for name, parts in start.items()} == {"W1": 3, "W2": 3, "V": 5}
+    jobs = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0, 0, 3)]
+    [net] = train_with_users(wide, mixed, Schedule(3, 2, 16, 0.0, False), jobs)
+    assert all(len(parts["own"]) == 3 for parts in net.values()), "users' weights are dropped"
+    known = replace(given, answers=given.answers)
+    [same] = train_with_users(UserShape(**vars(shape), users=0), known, Schedule(3, 2, 16, 0.0, False), jobs)
+    [plain] = train(shape, given, Schedule(3, 2, 16, 0.0, False), jobs)
+    np.testing.assert_allclose(same["V"]["shared"], plain["V"]["shared"], rtol=1e-5)
+
+
+def test_thumbs_of_users_are_learned_beside_ratings_and_texts_are_flagged() -> None:
+    corpus = planted(conversations=30, annotators=3)
+    targets = list(dict.fromkeys(corpus.evidence.targets))
+    thumbs = [Label(target, "thumb", f"user{place % 5}", place % 2) for place, target in enumerate(targets)]
+    labels = Labels([*corpus.labels, *thumbs])
+    network = {"hidden": (4, 4), "pretrain": 2, "finetune": 2}
+    head = Calibration(corpus.question, "users", network=network).fit(corpus.evidence, labels)
+    assert head.describe()["answer_model"] == "users" and len(head.predict(corpus.evidence)) == len(corpus.evidence)
+    flagged = with_flag(corpus.evidence, frozenset(targets[:3]))
+    assert flagged.columns[-1].name == "downsampled" and flagged.values[:, -1].sum() == 3

@@ -22,6 +22,7 @@ from accord.edges import UnknownName
 from accord.evidence import Training
 from accord.methods import rivals
 from accord.methods.in_context.selectors import (
+    Neighbours,
     TowerSettings,
     by_cost,
     random_nodes,
@@ -35,7 +36,16 @@ from accord.testing import (
 from accord.testing.server import Wire
 from accord.values import Document, Sample
 from accord_papers import StudyInput, open_paper, run_parts
-from accord_papers.adoror import metrics, prefixes, published, simulated_world, simulation, system_answers, systems
+from accord_papers.adoror import (
+    metrics,
+    prefixes,
+    published,
+    simulated_world,
+    simulation,
+    system_answers,
+    systems,
+    tables_and_figures,
+)
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -256,7 +266,7 @@ def test_without_a_scorer_the_other_parts_run(project: ChatServer) -> None:
     write("accord.yaml", "rubric: rubric.yaml\nmetrics: []\n")
     given = ["paper", "adoror", "--project", "accord.yaml"]
     rows = {part["part"]: part for part in accord_json(*given, "--list")["parts"]}
-    asking = {"table-1-systems", "table-4", "table-6", "carry-over"}
+    asking = {"table-1-systems", "figure-2", "table-3", "table-4", "table-6", "carry-over"}
     assert {name for name, part in rows.items() if part["missing_models"] == ["scorer"]} == asking
     said = accord(*given, "--only", "prefixes,table-6")
     assert "run on this project without further models: prefixes. For table-6, add" in said
@@ -268,11 +278,14 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(simulation, "GAMMAS", (1, 2))
     monkeypatch.setattr(simulation, "ZETAS", (8,))
     monkeypatch.setattr(simulation, "SHOTS", (2,))
+    cheap = dict.fromkeys(systems.ABLATIONS, lambda seed, towers: Neighbours(seed, towers))
+    monkeypatch.setattr(systems, "ABLATIONS", cheap)  # towers take seconds to compile
+    monkeypatch.setattr(tables_and_figures, "ABLATED", "neighbours")
     found = run_on_project(repeats=2)
     status = {name: result.status for name, result in found.items()}
     assert status == {
-        "table-1": "skipped", "table-1-systems": "partial", "table-1-planted": "skipped", "table-2": "impossible",
-        "table-3": "skipped", "table-4": "partial", "table-5": "skipped", "table-6": "partial", "carry-over": "partial",
+        "table-1": "skipped", "table-1-systems": "partial", "table-1-planted": "skipped", "figure-2": "partial",
+        "table-2": "impossible", "table-3": "partial", "table-4": "partial", "table-5": "skipped", "table-6": "partial", "carry-over": "partial",
         "prefixes": "works",
     }, {name: result.reason for name, result in found.items()}  # fmt: skip
     assert "no rated sample has a document" in found["table-1"].reason
@@ -283,6 +296,13 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
     )
     assert rows[systems.ADOROR]["spearman"] > rows["Auto-P-Random"]["spearman"]
     assert {row["cells"] for row in found["table-6"].table.rows} == {2}
+    assert [row["system"] for row in found["table-3"].table.rows] == [
+        systems.ADOROR, simulation.NO_SUBGRAPH, *systems.TABLE_3.values()
+    ]  # fmt: skip
+    assert [(row["system"], row["n"]) for row in found["figure-2"].table.rows] == [
+        ("prompts", 3), ("draws of the demonstrations", simulation.DRAWS)
+    ]  # fmt: skip
+    assert len(found["figure-2"].table.charts) == 2
     [everything, *_] = found["table-4"].table.rows
     assert everything["cells"] == (2 + 1) * 2 and everything["least"] <= everything["most"]
     prompts = found["carry-over"].table

@@ -15,6 +15,7 @@ from small_sample import sources
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Constant
+from accord.statistics import Paired
 from accord.values import Label, Labels, Question, Scale, Target
 from accord_papers import PartTable, StudyInput, open_paper, run_parts
 from accord_papers.llm_rubric import ablations, distillation, protocols, tables_and_figures
@@ -68,6 +69,22 @@ def run(*names):
     parts = accord_json(*GIVEN, "--only", ",".join(names))["parts"]
     assert {part["status"] for part in parts} == {"works"}, parts
     return {part["part"]: part["rows"] for part in parts}
+
+
+def test_marks_name_the_rows_that_are_worse_by_a_test():
+    rng = np.random.default_rng(0)
+    answer = np.arange(120) % 4
+    data = SimpleNamespace(rated=SimpleNamespace(group=[f"d{row // 2}" for row in range(120)]))
+    said = {"random": rng.permutation(answer), "judge-expected": answer + rng.normal(scale=2, size=120),
+            "accord": answer + rng.normal(scale=0.3, size=120), "ridge": answer}  # fmt: skip
+    shares = np.full((120, 4), 0.25)
+    systems = {name: [Paired(np.arange(4.0), answer, shares, each.astype(float))] for name, each in said.items()}
+    assert protocols.superscripts(data, systems)["accord"] == "RMSE 13, r 13"
+    assert protocols.superscripts(data, systems)["random"] == ""
+    rows = [{"against": "accord, without Q1", "statistic": name, "p": p, "difference": by}
+            for name, p, by in (("rmse", 0.01, -0.1), ("pearson", 0.2, 0.1), ("log_loss", 0.01, -0.1))]  # fmt: skip
+    assert protocols.drops(rows) == {"accord, without Q1": "▽ RMSE"}
+    assert {"network, without fine-tuning", "accord, without Q1"} <= tables_and_figures.published.MARKED_2
 
 
 def test_oracles_questions_and_figures_of_a_project(project):

@@ -15,7 +15,7 @@ from accord.edges import UnknownName
 from accord.embedded.language_model import open_language_model
 from accord.embedded.minilm import open_sentence_embedder
 from accord.evidence import Column, EvidenceTable
-from accord.values import Sample, Target
+from accord.values import Sample, Signature, Target, score_from
 from accord_papers import (
     PAPERS,
     Part,
@@ -65,11 +65,16 @@ def test_case_studies_are_found_in_the_data_and_predicted_from_other_contexts(tm
     )
     forms = {"moe-ciu": lambda train, test, question: np.array([train.people[question].mean()])}
     monkeypatch.setattr(combinations, "PUBLISHED_FORMS", forms)
+    effects = (("bleu", 0.5), ("ruber", -0.25), ("words", 0.1), ("chrf", 0.0))
+    told = score_from(targets[0], "population", [1, 5], [0.25, 0.75], Signature("t"), attributions=effects)
+    monkeypatch.setattr(combinations, "scores", lambda train, test, question: [told])
     (tmp_path / "topical_usr").mkdir()
     [result] = run_parts(open_paper("ciu").parts, StudyInput(tmp_path), ["case-study"])
     assert result.status == "partial" and [row["rating"] for row in result.table.rows] == [4, 3, 5]
     assert [row["moe-ciu"] for row in result.table.rows] == pytest.approx([10 / 3, 3, 2.5]), "not from its own context"
     assert [row["ruber"] for row in result.table.rows] == pytest.approx([0.4, 1.4, 2.4])
+    assert [(row["id"], row["accord"]) for row in result.table.rows] == [(f"c{n}", 4.0) for n in range(3)]
+    assert result.table.rows[0]["reasons"] == "bleu +0.50, ruber -0.25, words +0.10"
     assert result.table.lines()[0][-1] == "0.320 / 0.000 / 0.360 / 3.330 / 3.660"
 
 

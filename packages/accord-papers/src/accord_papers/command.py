@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def _holds_pages(path: Path) -> bool:
-    """Return True for a folder whose every page comes from `accord paper`."""
+    """Return True for a folder whose every page but a README.md comes from `accord paper`."""
     from accord_papers.pages import is_generated
 
-    return path.is_dir() and all(map(is_generated, path.glob("*.md")))
+    pages = [page for page in path.glob("*.md") if page.name != "README.md"] if path.is_dir() else []
+    return path.is_dir() and all(map(is_generated, pages)) and (bool(pages) or not (path / "README.md").exists())
 
 
 PAGES = Output(_holds_pages)
@@ -85,10 +86,15 @@ def paper(
 
 
 def _part_row(part: Part, project: Project | None) -> dict[str, Any]:
-    """Return a part with its inputs; on a project, also the roles without a model."""
+    """Return a part with its inputs; on a project, also the roles without a model, or another reason not to run."""
+    from accord_papers import StudyInput
+
     row = {"part": part.name, "title": part.title, "data": part.on_data is not None,
            "project": part.on_project is not None, "limits": part.limits}  # fmt: skip
-    return row if project is None else {**row, "missing_models": part.missing_roles(project)}
+    if project is None:
+        return row
+    missing = part.missing_roles(project)
+    return {**row, "missing_models": missing, "obstacle": "" if missing else part.obstacle(StudyInput(project=project))}
 
 
 def _listed(found: Mapping[str, Any]) -> str:
@@ -96,8 +102,9 @@ def _listed(found: Mapping[str, Any]) -> str:
         return " or ".join(name for name in ("data", "project") if part[name]) or "impossible"
 
     def here(part: dict[str, Any]) -> str:
-        missing = part["missing_models"]
-        return ("no model for " + ", ".join(missing) if missing else "runs") if part["project"] else "does not run"
+        if missing := part["missing_models"]:
+            return "no model for " + ", ".join(missing)
+        return f"does not run: {part['obstacle']}" if part["obstacle"] else "runs"
 
     on_project = any("missing_models" in part for part in found["parts"])
     return table(

@@ -55,10 +55,10 @@ def judge(
         ),
     ] = False,
     longest: Annotated[
-        bool, typer.Option("--longest", hidden=True, help="Start with the dialogues that have the most turns.")
+        bool, typer.Option("--longest", help="Start with the dialogues that have the most turns.")
     ] = False,
     people: Annotated[
-        bool, typer.Option("--people", hidden=True, help="Leave out dialogues in which an animal or a thing speaks.")
+        bool, typer.Option("--people", help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
 ) -> None:
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -12,18 +14,20 @@ from scipy import stats
 from accord import Project
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
+from accord.evidence import Training
 from accord.formats import read
 from accord.methods.in_context.experiment import InContextFindings
+from accord.methods.in_context.source import IN_CONTEXT
 from accord.methods.in_context.template import (
     RatedExamples,
     examples_of,
 )
 from accord.models import SCORER
-from accord.values import Labels, Question, Sample, Scale
+from accord.values import Estimate, Labels, Question, Sample, Scale
 from accord_papers.adoror import metrics, published, simulation, system_answers
 from accord_papers.adoror.own_project import ask, rated_project, settings_of
 from accord_papers.adoror.prefixes import prefix_rows
-from accord_papers.adoror.systems import ADOROR, TABLE_1
+from accord_papers.adoror.systems import ADOROR, DRAW, NAMES, PROMPT, TABLE_1, TABLE_3
 from accord_papers.catalog import Paper
 from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, spread_of
 
@@ -43,7 +47,10 @@ PLANTED = (
 )
 SAME = "The planted worlds of `table-1-planted`."
 IN_PLANTED = "on the public data in a planted world, because no model here answers new prompts"
-LIMIT = 60
+WITH_EMBEDDED = (
+    "on the public data in a planted world, and for a few replies with the embedded model if it is downloaded"
+)
+LIMIT = 18
 """Responses of Topical-USR that the embedded model is asked about."""
 
 
@@ -108,32 +115,32 @@ def baselines_of_project(given: StudyInput) -> PartTable:
 
 def systems(given: StudyInput) -> PartTable:
     """Systems of table 1 on Topical-USR with the embedded model."""
-    from accord.embedded.catalogue import is_pulled
-
-    folder = given.folder(TOPICAL_USR)
-    if not is_pulled(system_answers.MODEL):
-        raise BadInput(
-            "no model here can answer new prompts: download the small one with accord models pull "
-            f"{system_answers.MODEL}, or name your own with --project"
-        )
-    rows = system_answers.ask_topical_usr(
-        folder, "sqlite:///:memory:", LIMIT, ["context"], list(COLUMNS.values()), True
-    )
-    table = system_answers.table_1(rows)
+    rows, lacking = _embedded_answers(given)
+    if lacking:
+        raise BadInput(lacking[0].lower() + lacking[1:].rstrip("."))
+    shown = {NAMES.get(name, name) for name in (*TABLE_1, IN_CONTEXT)}
+    table = [row for row in system_answers.table_1(rows) if row["system"] in shown]
     for row in table:
-        column = next(UTC[column] for column, name in COLUMNS.items() if name == row["dimension"])
         figures = published.TABLE_1.get(row["system"])
-        row["spearman_published"] = figures[published.COLUMNS.index(column)] if figures else None
-    note = (
-        f"{LIMIT} responses, few candidates and short contexts, with a model of 135 million parameters that rates at "
-        "chance: the table tests the steps, not the method."
-    )
-    return PartTable(table, ("dimension", "system", "n"), ("spearman",), note)
+        row["spearman_published"] = figures[published.COLUMNS.index(UTC["overall"])] if figures else None
+    return PartTable(table, ("dimension", "system", "n"), ("spearman",), EMBEDDED_NOTE)
 
 
 def _roles(project: Project) -> tuple[str, ...]:
     """Return the model that scores; it also writes the prompts if no writer is configured."""
     return (SCORER,)
+
+
+def _has_examples(given: StudyInput) -> Training:
+    """Return the rated examples of the project."""
+    with rated_project(given) as (_, training):
+        return training
+
+
+def _has_documents(given: StudyInput) -> None:
+    """Check that a rated example of the project has a document."""
+    if not any(sample.conversation.documents for sample in _has_examples(given).samples):
+        raise BadInput("no rated sample has a document that its reply can be compared with")
 
 
 def systems_of_project(given: StudyInput) -> PartTable:
@@ -178,29 +185,166 @@ def _with_errors(table: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
     ]  # fmt: skip
 
 
+# --- figure 2 -------------------------------------------------------------------------------------------------------
+
+CHANCE = (
+    "ρ of one request per input on each test set (five folds): mean over the test sets for each prompt, with random "
+    "demonstrations, and for each draw of the demonstrations, with one prompt; then least, quartiles and most of these "
+    "means. The paper shows boxes without figures."
+)
+
+
+def _chance_table(rows: Sequence[Row], note: str, names: Mapping[str, str]) -> PartTable:
+    """Return least, quartiles and most of ρ over prompts, and over draws of the demonstrations, with both charts.
+
+    Args:
+        rows: Rows with `world`, `what`, `place`, `fold` and `rho`.
+        note: Of the table.
+        names: Kinds of row by `what`, as shown.
+    """
+    table: list[Row] = []
+    charts: dict[str, Markup] = {}
+    for world, what in dict.fromkeys((row["world"], row["what"]) for row in rows):
+        own = [row for row in rows if (row["world"], row["what"]) == (world, what)]
+        by_place: dict[Any, list[float]] = {row["place"]: [] for row in own}
+        for row in own:
+            by_place[row["place"]] += [] if row["rho"] is None else [row["rho"]]
+        known = {place: rhos for place, rhos in by_place.items() if rhos}
+        if not known:
+            continue
+        means = [fmean(rhos) for rhos in known.values()]
+        quartiles = dict(zip(("least", "lower quartile", "median", "upper quartile", "most"),
+                             map(float, np.quantile(means, [0, 0.25, 0.5, 0.75, 1])), strict=True))  # fmt: skip
+        table.append({"world": world, "system": names[what], "n": len(means), **quartiles})
+        ends = [Estimate(fmean(rhos), min(rhos), max(rhos)) for rhos in known.values()]
+        line = ChartLine([float(place) for place in range(len(means))], means, draws="points", ends=ends)
+        title = f"Figure 2, {names[what]}, {world}"
+        charts[title] = line_chart([line], Axis(names[what]), Axis("Spearman's ρ"), title)
+    statistics = ("least", "lower quartile", "median", "upper quartile", "most")
+    return PartTable(table, ("world", "system", "n"), statistics, note, charts)
+
+
+KINDS = {"prompt": "prompts", "demonstrations": "draws of the demonstrations"}
+
+
+def chance(given: StudyInput) -> PartTable:
+    """Figure 2 in planted worlds, and on Topical-USR with the embedded model."""
+    planted = [row for seed in range(given.repeats) for row in simulation.sensitivity_to_chance(seed)]
+    rows = [{**row, "world": "planted", "place": (row["seed"], row["place"])} for row in planted]
+    note = (
+        f"{CHANCE} Planted: the worlds of `table-1-planted` with 20 prompts. In the charts, lines span the test sets."
+    )
+    found, lacking = _embedded_answers(given)
+    rows += [{**row, "world": EMBEDDED} for row in _of_families(found)]
+    return _chance_table(rows, f"{note} {lacking or EMBEDDED_NOTE}", KINDS)
+
+
+def chance_of_project(given: StudyInput) -> PartTable:
+    """Figure 2 with a project's scorer: tried prompts, and draws of the demonstrations with the best prompt."""
+    with rated_project(given) as (project, training):
+        tried = min(settings_of(project).candidates + 1, simulation.BY_HAND)
+        named = [f"{PROMPT}@{n}" for n in range(tried)] + [f"{DRAW}@{n}" for n in range(simulation.DRAWS)]
+        studies = ask(project, training, [{"seed": repeat, "rivals": named} for repeat in range(given.repeats)])
+    rows = [{**row, "fold": fold} for fold, (asked, _) in enumerate(studies) for row in asked]
+    note = CHANCE.replace("five folds", f"held-out examples of {given.repeats} splits")
+    return _chance_table([{**row, "world": "project"} for row in _of_families(rows)], note, KINDS)
+
+
+def _of_families(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of `prompt@N` and `demonstrations@SEED`, with `what` and `place`."""
+    found = []
+    for row in rows:
+        what, at, place = str(row["system"]).partition("@")
+        if at and what in KINDS:
+            found.append({**row, "what": what, "place": int(place)})
+    return found
+
+
+# --- the embedded model ----------------------------------------------------------------------------------------------
+
+EMBEDDED = f"Topical-USR, {system_answers.MODEL}"
+EMBEDDED_NOTE = (
+    f"Topical-USR, {system_answers.MODEL}: {LIMIT} responses (three contexts, three folds), Overall, few candidates "
+    "and short requests, with an embedded model of 135 million parameters that rates at chance: the rows test the "
+    "steps, not the method."
+)
+
+
+@lru_cache(2)
+def _embedded_answers(given: StudyInput) -> tuple[list[Row], str]:
+    """Return the rows of all systems with the embedded model on Topical-USR; without it, a sentence that says so."""
+    from accord.embedded.catalogue import is_pulled
+
+    folder = given.folder(TOPICAL_USR)
+    if not is_pulled(system_answers.MODEL):
+        return [], (
+            "No model here can answer new prompts: download the small one with accord models pull "
+            f"{system_answers.MODEL}, or name your own with --project."
+        )
+    families = [f"{PROMPT}@{n}" for n in range(2)] + [f"{DRAW}@{seed}" for seed in range(5)]
+    rows = system_answers.ask_topical_usr(
+        folder, "sqlite:///:memory:", LIMIT, ["context"], ["Overall"], True, rivals=[*TABLE_1, *TABLE_3, *families]
+    )
+    return rows, ""
+
+
 # --- tables 3 to 6 --------------------------------------------------------------------------------------------------
 
 
 def ablations(given: StudyInput) -> PartTable:
-    """Table 3: loss without the subgraph or a part of the selector, in planted worlds."""
+    """Table 3: loss without the subgraph or a part of the selector, in planted worlds and with the embedded model."""
     rows = [row for seed in range(given.repeats) for row in simulation.ablation_rows(seed)]
+    found, lacking = _embedded_answers(given)
+    asked = {ADOROR, simulation.NO_SUBGRAPH, *TABLE_3.values()}
+    rows += [{**row, "split": "planted", "dimension": EMBEDDED} for row in found if row["system"] in asked]
     table = [{**row, "world": row["dimension"]} for row in system_answers.table_1(rows)]
     whole = {row["world"]: row["spearman"] for row in table if row["system"] == ADOROR}
     for row in table:
         own = [
-            each["recovered"] for each in rows if (each["dimension"], each["system"]) == (row["world"], row["system"])
+            each.get("recovered")
+            for each in rows
+            if (each["dimension"], each["system"]) == (row["world"], row["system"])
         ]
-        row["change"] = row["spearman"] / whole[row["world"]] - 1
+        base = whole[row["world"]]
+        is_known = row["spearman"] is not None and base is not None and base > 0
+        row["change"] = row["spearman"] / base - 1 if is_known else None
         row["change_published"] = published.TABLE_3.get(row["system"])
-        row["recovered"] = None if own[0] is None else fmean(own)
+        known = [each for each in own if each is not None]
+        row["recovered"] = fmean(known) if known else None
     note = (
         "World `all`: the planted worlds of `table-1-planted`. In the others the judge's error depends on one "
         "mechanism alone, which one part of the selector can learn: order of the demonstrations, place next to the "
         "input, scores. Change: relative to ADOROR's ρ in the same world; published: mean over the five data sets. "
         "Recovered: share of the gap between a random and the best set that the selector's first choice closes. The "
-        "towers recognize each of the 120 examples by its text, so that scores add little here."
+        "towers recognize each of the 120 examples by its text, so that scores add little here. No change where "
+        f"ADOROR's ρ is 0 or less. {lacking or EMBEDDED_NOTE}"
     )
     return PartTable(table, ("world", "system", "n"), ("change", "spearman", "recovered"), note)
+
+
+ABLATED = "adoror"
+"""Selector whose parts are left out."""
+
+
+def ablations_of_project(given: StudyInput) -> PartTable:
+    """Return the loss without the subgraph or a part of the selector, with a project's scorer."""
+    with rated_project(given) as (project, training):
+        named = [simulation.NO_SUBGRAPH, *TABLE_3]
+        about = {"selector": ABLATED, "rivals": named}
+        studies = ask(project, training, [{"seed": repeat, **about} for repeat in range(given.repeats)])
+    held_out = {"split": "held out", "dimension": training.question.id}
+    rows = [{**row, **held_out, "fold": fold} for fold, (asked, _) in enumerate(studies) for row in asked]
+    table = system_answers.table_1(rows)
+    whole = next(row["spearman"] for row in table if row["system"] == ADOROR)
+    for row in table:
+        is_known = row["spearman"] is not None and whole is not None and whole > 0
+        row["change"] = row["spearman"] / whole - 1 if is_known else None
+        row["change_published"] = published.TABLE_3.get(row["system"])
+    note = (
+        f"Held-out examples of {given.repeats} splits, pooled. Change: relative to ADOROR's ρ, none where it is 0 or "
+        "less; published: mean over the five data sets."
+    )
+    return PartTable(table, ("system", "n"), ("change", "spearman"), note)
 
 
 SHOTS = (2, 5, 8)
@@ -398,20 +542,64 @@ PAPER = Paper(
     "Pu, Cheng, Fan, Lv & Zhang: Just Adjust One Prompt: Enhancing In-Context Dialogue Scoring via Constructing the "
     "Optimal Subgraph of Demonstrations and Prompts. EMNLP 2023.",
     (
-        Part("table-1", "Table 1: baselines without prompts", baselines, baselines_of_project, GATHERED),
-        Part("table-1-systems", "Table 1: prompts and demonstrations", systems, systems_of_project, GATHERED, _roles),
-        Part("table-1-planted", "Table 1 in a planted world", planted_systems),
-        Part("table-2", "Table 2: FED", limits="FED is not in the data folder; gpt-3.5-turbo-0301 is no longer served"),
-        Part("table-3", "Table 3: ablations", ablations, limits=IN_PLANTED),
         Part(
-            "table-4", "Table 4, figures 7 to 10: γ, ζ and k", sensitivity, sensitivity_of_project, IN_PLANTED, _roles
+            "table-1",
+            "Table 1: baselines without prompts",
+            baselines,
+            baselines_of_project,
+            GATHERED,
+            ready=_has_documents,
+        ),
+        Part(
+            "table-1-systems",
+            "Table 1: prompts and demonstrations",
+            systems,
+            systems_of_project,
+            GATHERED,
+            _roles,
+            _has_examples,
+        ),
+        Part("table-1-planted", "Table 1 in a planted world", planted_systems),
+        Part(
+            "figure-2",
+            "Figure 2: prompts and demonstrations by chance",
+            chance,
+            chance_of_project,
+            WITH_EMBEDDED,
+            _roles,
+            _has_examples,
+        ),
+        Part("table-2", "Table 2: FED", limits="FED is not in the data folder; gpt-3.5-turbo-0301 is no longer served"),
+        Part("table-3", "Table 3: ablations", ablations, ablations_of_project, WITH_EMBEDDED, _roles, _has_examples),
+        Part(
+            "table-4",
+            "Table 4, figures 7 to 10: γ, ζ and k",
+            sensitivity,
+            sensitivity_of_project,
+            IN_PLANTED,
+            _roles,
+            _has_examples,
         ),
         Part("table-5", "Table 5: data", data_set, limits="only Topical-USR is in the data folder"),
-        Part("table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED, _roles),
         Part(
-            "carry-over", "Figures 4 to 6: prompts on new inputs", carry_over, carry_over_of_project, IN_PLANTED, _roles
+            "table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED, _roles, _has_examples
         ),
-        Part("prefixes", "Text that a prefix cache saves (not in the paper)", prefixes, prefixes_of_project),
+        Part(
+            "carry-over",
+            "Figures 4 to 6: prompts on new inputs",
+            carry_over,
+            carry_over_of_project,
+            IN_PLANTED,
+            _roles,
+            _has_examples,
+        ),
+        Part(
+            "prefixes",
+            "Text that a prefix cache saves (not in the paper)",
+            prefixes,
+            prefixes_of_project,
+            ready=_has_examples,
+        ),
     ),
     (TOPICAL_USR,),
 )

@@ -19,8 +19,10 @@ from accord.evidence.bank.reply_metrics import (
 )
 from accord.formats import read
 from accord.models import LIKELIHOOD
+from accord.project import Project
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
+from accord.values import Score
 from accord_papers.catalog import Paper
 from accord_papers.ciu import combinations, plausibility, single_metrics
 from accord_papers.ciu.published import CASE_METRICS, CASES, LENGTH, METRICS
@@ -268,17 +270,23 @@ def transfer(given: StudyInput) -> PartTable:
     return table_with_reasons(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
 
 
+REASONS = 3
+"""Effects that explain a prediction of the case studies."""
+
+
 def case_studies(given: StudyInput) -> PartTable:
     """Tables 5 and 6: metrics, prediction and rating of three replies, predicted from other contexts."""
     folder = given.folder(TOPICAL)
-    data = responses(folder)[WITH_DOCUMENT].only(METRICS)
+    everything = responses(folder)[WITH_DOCUMENT]
+    data, lexical = everything.only(METRICS), everything.only(single_metrics.LEXICAL)
     texts = {record.conversation.id: " ".join(_WORD.findall(record.conversation.turns[-1].content.lower()))
              for record in read(folder) if record.conversation.turns}  # fmt: skip
     rows: list[Row] = []
     for words, figures in CASES.items():
         place = next(row for row, target in enumerate(data.evidence.targets) if words in texts[target.conversation])
         others, reply = np.flatnonzero(data.context != data.context[place]), data.take(np.array([place]))
-        row: Row = {"reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
+        name = data.evidence.targets[place].conversation
+        row: Row = {"id": name, "reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
         known = zip(data.metrics, reply.evidence.values[0].tolist(), reply.evidence.present[0], strict=True)
         row |= {name: value for name, value, is_present in known if is_present}
         try:
@@ -286,13 +294,19 @@ def case_studies(given: StudyInput) -> PartTable:
             row["moe-ciu"] = float(forms["moe-ciu"](data.take(others), reply, "Overall")[0])
         except AccordError as error:
             row["missing"] = str(error)
+        score = combinations.scores(lexical.take(others), lexical.take(np.array([place])), "Overall")[0]
+        if isinstance(score, Score):
+            row["accord"] = score.value
+            row["reasons"] = ", ".join(f"{name} {effect:+.2f}" for name, effect in score.attributions[:REASONS])
         rows.append(row | {f"{name}_published": each for name, each in zip(CASE_METRICS, figures, strict=True)})
     note = (
         "The three replies are in Topical-USR in full; the paper prints the last one without its first sentences. "
         "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. Our CIU is a "
-        f"sum over words and can exceed 1.{_missing(data)}"
+        f"sum over words and can exceed 1.{_missing(data)} `accord`: the prediction of our combination of metrics that "
+        f"need no model, learned from the same replies; `reasons`: its {REASONS} largest effects, in points of the "
+        "scale from 1 to 5."
     )
-    return table_with_reasons(rows, ("reply",), CASE_METRICS, note)
+    return table_with_reasons(rows, ("id", "reply", "reasons"), (*CASE_METRICS, "accord"), note)
 
 
 # --- plausibility -----------------------------------------------------------------------------------------------------
@@ -311,14 +325,20 @@ def check_effect(given: StudyInput) -> PartTable:
     return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
 
 
-def check_of_project(given: StudyInput) -> PartTable:
-    """The plausibility check on a project with a likelihood model."""
+def _with_likelihood(given: StudyInput) -> Project:
+    """Return the project, which has a likelihood model."""
     project = given.required_project()
     if LIKELIHOOD not in {**project.config.models, **project.given}:
         raise BadInput(
             "no likelihood model in the project. Add one to accord.yaml: "
             f'models: {{likelihood: {{model: "{plausibility.SMALL}"}}}}'
         )
+    return project
+
+
+def check_of_project(given: StudyInput) -> PartTable:
+    """The plausibility check on a project with a likelihood model."""
+    project = _with_likelihood(given)
     training, _ = project.training(project.evaluator("mixture"))
     rows = plausibility.check_rows(
         training.samples, training.labels.on(project.question.id), project.question, project.models
@@ -334,19 +354,20 @@ PAPER = Paper(
     (
         Part("figure-1", "Figure 1: length and usefulness", figure_1),
         Part("table-1", "Table 1: single metrics", partial(_single, TOPICAL), single_of_project,
-             OTHER_MODELS),
+             OTHER_MODELS, ready=_questions),
         Part("table-2", "Table 2: combinations of metrics", partial(_combinations, TOPICAL),
-             partial(_combinations, ""), OTHER_MODELS),
+             partial(_combinations, ""), OTHER_MODELS, ready=_questions),
         Part("ratios", "Table 2: selection ratios", partial(_ratios, TOPICAL), partial(_ratios, ""),
-             OTHER_MODELS),
+             OTHER_MODELS, ready=_questions),
         Part("table-3", "Table 3: single metrics, Persona-USR", partial(_single, PERSONA), limits=NO_PERSONA),
         Part("table-4", "Table 4: combinations of metrics, Persona-USR", partial(_combinations, PERSONA),
              limits=NO_PERSONA),
         Part("ratios-persona", "Table 4: selection ratios, Persona-USR", partial(_ratios, PERSONA), limits=NO_PERSONA),
         Part("case-study", "Tables 5 and 6: case studies", case_studies, limits=OTHER_MODELS),
-        Part("ours", "Our combination of more metrics", ours, ours_of_project),
+        Part("ours", "Our combination of more metrics", ours, ours_of_project, ready=_questions),
         Part("transfer", "Transfer to other data sets", transfer),
-        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project),
+        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project,
+             ready=_with_likelihood),
     ),
     (TOPICAL, PERSONA, DIALOGUES),
 )  # fmt: skip

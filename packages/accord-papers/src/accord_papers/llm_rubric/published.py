@@ -32,6 +32,17 @@ TABLE_1: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "d c, personalized isotonic": (0.302, 0.650, 0.653, 0.644),
     },
 }
+MARKS_1: Mapping[str, Mapping[str, str]] = {
+    "llm_rubric_synth": {
+        "judge-argmax": "RMSE 1, r 1", "judge-expected": "RMSE 12, r 1", "calibrated Q0 alone": "RMSE 123, r 12",
+        "accord": "RMSE 1234, r 1234",
+    },
+    "llm_rubric_real": {
+        "judge-argmax": "RMSE 1, r 1", "judge-expected": "RMSE 12, r 1", "calibrated Q0 alone": "RMSE 123, r 123",
+        "accord": "RMSE 1234, r 12345",
+    },
+}  # fmt: skip
+"""Superscripts of table 1: rows with a significantly worse figure (p < .05); row 5 is FActScore."""
 TABLE_2 = {
     "accord": (0.422, 0.350),
     "network": (0.422, 0.350),
@@ -50,6 +61,9 @@ TABLE_2 = {
     "accord, without Q8": (0.510, 0.161),
 }
 """RMSE and Pearson's r on the real dialogues."""
+MARKS_2 = "▽ RMSE, ▽ r"
+MARKED_2 = frozenset(TABLE_2) - {"accord", "network", "accord, without Q6"}
+"""Rows of table 2 that are significantly worse than the whole."""
 TABLE_3 = {
     "Q0": (0.901, 0.143), "Q1": (1.033, 0.177), "Q2": (0.799, 0.140), "Q3": (0.796, 0.347), "Q4": (0.919, 0.166),
     "Q5": (1.104, 0.191), "Q6": (1.726, 0.030), "Q7": (1.240, 0.057), "Q8": (0.981, 0.059),

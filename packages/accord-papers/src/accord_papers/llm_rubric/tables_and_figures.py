@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,10 @@ from accord_papers.llm_rubric.protocols import (
     both,
     check_manifest,
     cross_validated,
+    drops,
     fold_rows,
     learned,
+    superscripts,
     transferred,
 )
 from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons, with_published
@@ -54,6 +57,13 @@ SHIFTS = (
     "17). Compare rows with the shift with each other, `accord` among them, and rows without it; the published network "
     "has none."
 )
+
+SUPERSCRIPTS = (
+    "Marks: numbers of the rows with a worse RMSE or r, in paired permutation tests over dialogues with p < .05 that "
+    "are not corrected, as in the paper: 1 random, 2 judge-argmax, 3 judge-expected, 4 calibrated Q0 alone, 6 accord."
+)
+DROPS = "▽: worse than the first row of its kind (`accord`, `network`), p < .05, not corrected, as in the paper."
+MARK_HEADINGS = {"printed": "marks in the paper"}
 
 
 def _sets(given: StudyInput) -> tuple[DataSet, DataSet]:
@@ -79,9 +89,13 @@ def table_1(given: StudyInput) -> PartTable:
             for name, predict in systems.items()
         }
         part = beside_paper(fold_rows(protocol, data, found), data, published.TABLE_1[data.name])
+        marks, printed = superscripts(data, found), published.MARKS_1[data.name]
+        part = [{**row, "marks": marks.get(row["system"]) or None, "printed": printed.get(row["system"])}
+                for row in part]  # fmt: skip
         charts[f"RMSE on {data.name}"] = interval_chart(part, "rmse", "RMSE")
         rows += part
-    return PartTable(rows, ("dataset", "system"), (*published.STATISTICS, LEAST), f"{SHIFTS} {BOUND}", charts)
+    labels, note = ("dataset", "system", "marks", "printed"), f"{SUPERSCRIPTS} {SHIFTS} {BOUND}"
+    return PartTable(rows, labels, (*published.STATISTICS, LEAST), note, charts, MARK_HEADINGS)
 
 
 def beside_paper(rows: Sequence[Row], data: DataSet, figures: Mapping[str, Sequence[float]]) -> list[Row]:
@@ -100,8 +114,11 @@ def table_1_of_project(given: StudyInput) -> PartTable:
             for name, predict in systems_of(data).items()}  # fmt: skip
     found, missing = attempted(runs, {"dataset": data.name})
     rows = with_published(fold_rows("own", data, found), published.TABLE_1["llm_rubric_real"], published.STATISTICS)
+    marks = superscripts(data, found)
+    rows = [{**row, "marks": marks.get(row["system"]) or None} for row in rows]
     charts = {"RMSE": interval_chart(rows, "rmse", "RMSE")}
-    return table_with_reasons([*rows, *missing], ("system", "n"), published.STATISTICS, ORDER, charts)
+    note = f"{SUPERSCRIPTS} {ORDER}"
+    return table_with_reasons([*rows, *missing], ("system", "n", "marks"), published.STATISTICS, note, charts)
 
 
 def oracle(given: StudyInput) -> PartTable:
@@ -143,20 +160,32 @@ def table_2(given: StudyInput) -> PartTable:
     synth, real = _sets(given)
     rows = ablations.ablations(synth, asked_always(), _seeds(given), real)
     rows = beside_paper(rows, real, published.TABLE_2)
-    rows += ablations.ablations(synth, asked_always(), _seeds(given))
-    note = f"All rows on the synthetic dialogues have the shift by system. {BOUND}"
-    shown = [row for row in rows if "against" not in row]
-    return PartTable(shown, ("dataset", "system"), ("rmse", "pearson", LEAST), note)
+    shown = _with_drops(rows)
+    for row in shown:
+        row["printed"] = published.MARKS_2 if row["system"] in published.MARKED_2 else None
+    shown += _with_drops(ablations.ablations(synth, asked_always(), _seeds(given)))
+    note = f"{DROPS} All rows on the synthetic dialogues have the shift by system. {BOUND}"
+    labels = ("dataset", "system", "marks", "printed")
+    return PartTable(shown, labels, ("rmse", "pearson", LEAST), note, headings=MARK_HEADINGS)
+
+
+def _with_drops(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of systems with the marks of table 2; tests become marks."""
+    marks = drops([row for row in rows if "against" in row])
+    return [{**row, "marks": marks.get(row["system"]) or None} for row in rows if "against" not in row]
 
 
 def table_2_of_project(given: StudyInput) -> PartTable:
     """Table 2 on a project: without personalization, without each question, and without parts of the network."""
     own = own_set(given)
     data, rubric = own.data, own.rubric
-    rows = [row for row in ablations.ablations(data, rubric, _seeds(given)) if "against" not in row]
+    rows = _with_drops(ablations.ablations(data, rubric, _seeds(given)))
     figures = {name: pair for name, pair in published.TABLE_2.items() if not name.startswith("accord, without Q")}
     return table_with_reasons(
-        with_published(rows, figures, ("rmse", "pearson")), ("system", "n"), ("rmse", "pearson"), ORDER
+        with_published(rows, figures, ("rmse", "pearson")),
+        ("system", "n", "marks"),
+        ("rmse", "pearson"),
+        f"{DROPS} {ORDER}",
     )
 
 
@@ -336,27 +365,67 @@ def distilled_of_project(given: StudyInput) -> PartTable:
     return PartTable(rows, ("rated", "system", "n"), ("rmse", "pearson", "log_loss"), DISTILLED)
 
 
+OWN: dict[str, Any] = {"roles": roles, "ready": own_set}
+"""Needs of the parts that read the judge's stored answers on a project."""
+USER_NOTE = (
+    "Users are drawn, because no public data have thumbs: 60 users, of whom each sees 12 synthetic dialogues; held-out "
+    "error of the annotators' ratings over three folds. All rows have the paper's network without the shift by system. "
+    "`without thumbs` learns from annotators alone. `users without weights`: Wᵃ and Vᵃ of users are 0; `V of users`: "
+    "each user has a last layer (head `users`). Down-sampled: 80% of the answers `no thumb` about the dialogues of two "
+    "systems are left out; the flag is an input that is 1 for these dialogues."
+)
+
+
+def footnote_26(given: StudyInput) -> PartTable:
+    """Footnote 26 on the synthetic dialogues with drawn users."""
+    from accord_papers.llm_rubric.users import user_rows
+
+    rows = user_rows(_sets(given)[0], given.repeats)
+    return PartTable(rows, ("system", "n"), ("rmse", "pearson", "log_loss"), USER_NOTE)
+
+
+POOL_NOTE = (
+    "Topical-USR, Overall: ratings of three annotators predicted from recorded answers to the same question, in five "
+    "folds of whole contexts. Each variant is a column; the released LLM-RUBRIC answers have one prompt per question."
+)
+
+
+def footnote_2(given: StudyInput) -> PartTable:
+    """Footnote 2: each variant of a prompt or model alone, and all together."""
+    from accord_papers.llm_rubric.prompt_pool import pool_of, pool_rows
+
+    rows = pool_rows(pool_of(given.folder("topical_usr")), _seeds(given))
+    return PartTable(rows, ("system", "variants", "n"), ("rmse", "pearson", "log_loss"), POOL_NOTE)
+
+
 PAPER = Paper(
     "llm-rubric",
     "LLM-RUBRIC",
     "Hashemi, Eisner, Rosset, Van Durme & Kedzie: LLM-Rubric: A Multidimensional, Calibrated Approach to Automated "
     "Evaluation of Natural Language Texts. ACL 2024.",
     (
-        Part("table-1", "Table 1: prediction of Q0", table_1, table_1_of_project, roles=roles),
+        Part("table-1", "Table 1: prediction of Q0", table_1, table_1_of_project, **OWN),
         Part("factscore", "Table 1, row 5: FActScore",
              limits="the released data lack the paper's Azure corpus and the texts of the synthetic dialogues"),
-        Part("oracle", "Table 1, rows a to f: oracles", oracle, oracle_of_project, roles=roles),
-        Part("table-2", "Table 2: ablations", table_2, table_2_of_project, roles=roles),
-        Part("table-3", "Table 3: prediction of each question", table_3, table_3_of_project, roles=roles),
+        Part("oracle", "Table 1, rows a to f: oracles", oracle, oracle_of_project, **OWN),
+        Part("table-2", "Table 2: ablations", table_2, table_2_of_project, **OWN),
+        Part("table-3", "Table 3: prediction of each question", table_3, table_3_of_project, **OWN),
         Part("means", "Tables 4 and 5: means per system and question", means, means_of_project),
-        Part("figure-2", "Figure 2: distributions of annotators", figure_2, figure_2_of_project, roles=roles),
-        Part("figure-4", "Figure 4: learning curve", figure_4, figure_4_of_project, roles=roles),
-        Part("figure-5", "Figure 5: calibration", figure_5, figure_5_of_project, roles=roles),
+        Part("figure-2", "Figure 2: distributions of annotators", figure_2, figure_2_of_project, **OWN),
+        Part("figure-4", "Figure 4: learning curve", figure_4, figure_4_of_project, **OWN),
+        Part("figure-5", "Figure 5: calibration", figure_5, figure_5_of_project, **OWN),
         Part("appendix-a", "Appendix A: all annotators, controversial dialogues", appendix_a, appendix_a_of_project,
-             roles=roles),
-        Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, roles=roles),
-        Part("distillation", "Limitations: distillation", distilled, distilled_of_project, roles=roles),
+             **OWN),
+        Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, **OWN),
+        Part("footnote-2", "Footnote 2: a pool of prompts and models", footnote_2),
+        Part("footnote-26", "Footnote 26: users, and down-sampled texts", footnote_26,
+             limits="no public data have answers of users, so that users are drawn"),
+        Part("distillation", "Limitations: distillation", distilled, distilled_of_project, **OWN),
+        Part("privacy", "Limitations: differential privacy",
+             limits="left out: a guarantee for each annotator needs noise of the size of that annotator's whole effect "
+             "on the weights, and 24 annotators are too few to average it out; to withdraw a person's ratings, erase "
+             "them (accord store erase) and fit again"),
     ),
-    ("llm_rubric_synth", "llm_rubric_real"),
+    ("llm_rubric_synth", "llm_rubric_real", "topical_usr"),
 )  # fmt: skip
 """Parts of LLM-RUBRIC."""

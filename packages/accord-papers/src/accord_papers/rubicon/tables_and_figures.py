@@ -21,7 +21,7 @@ from accord_papers.rubicon import published
 from accord_papers.rubicon.outcomes import HEADINGS, OF_PAPER
 from accord_papers.rubicon.project_tables import RESAMPLES, ProjectTables, stability
 from accord_papers.rubicon.recordings import SETS, Recorded, recorded_rows
-from accord_papers.rubicon.simulation import INFORMATIVE, TEST, TRAIN, DrawnStudy, planted_rows, shared
+from accord_papers.rubicon.simulation import INFORMATIVE, TEST, TRAIN, DrawnStudy, planted_rows, shared, writer_rows
 from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, with_published
 
 NAMES = {
@@ -96,6 +96,43 @@ def _roles(project: Project) -> tuple[str, ...]:
 def table_1(given: StudyInput) -> PartTable:
     """Table 1: the learned rubric, the judge asked directly, SPUR's rubric and given rubrics."""
     return _table(_tables(given).table_1(), published.TABLE_1, ORDER)
+
+
+RECORDED_WRITER = (
+    "Nobody wrote assertions here. Recorded writer: the candidates are the options of the questions that a recorded "
+    "judge answered (`llm_rubric_real`: 9 questions; `abc_eval`: 9 behaviors, two judges). RUBICON selects among them "
+    "on one half of the dialogues; `all questions` is the rubric as its experts wrote it, `judge asked directly` is "
+    "LLM-RUBRIC's question Q0 alone. Planted pool: a script wrote the assertions and knows which are informative; "
+    "`whole pool` keeps all of them. Size: number of assertions. Brackets: range of the halvings, or 95% intervals of "
+    "the planted pools. To run it with a model as writer and judge: --project."
+)
+SIZED = (*OF_PAPER, "size")
+RUBRICS = ("RUBICON", "judge asked directly", "all questions", "whole pool")
+
+
+def table_1_recorded(given: StudyInput) -> PartTable:
+    """Table 1 with a recorded writer, and on planted pools."""
+    rows = _named(recorded_rows(_data(given), given.repeats))
+    rows += [{**row, "dataset": "planted pool, scripted writer"}
+             for row in _named(planted_rows(given.repeats, only="shared noise"))]  # fmt: skip
+    shown = [row for row in with_published(rows, published.TABLE_1, OF_PAPER) if row["system"] in RUBRICS]
+    return PartTable(shown, ("dataset", "system"), SIZED, f"{MEASURES} {RECORDED_WRITER} {ORDER}", _charts(shown),
+                     HEADINGS)  # fmt: skip
+
+
+SCRIPTED = (
+    "Scripted writers on planted pools of independent assertions. Weak: the share of a writer's informative assertions "
+    "that hold for every conversation instead, as the paper describes assertions without domain or principles. It is "
+    "set, not measured: the rows show what the selection saves of a weaker writer. Size: number of assertions. The "
+    "prompts themselves need a model: --project."
+)
+
+
+def table_2_scripted(given: StudyInput) -> PartTable:
+    """Table 2 with scripted writers on planted pools."""
+    rows = with_published(writer_rows(given.repeats), published.TABLE_2, OF_PAPER)
+    return PartTable(rows, ("dataset", "system", "weak"), SIZED, f"{MEASURES} {SCRIPTED} {ORDER}", _charts(rows),
+                     HEADINGS)  # fmt: skip
 
 
 def table_2(given: StudyInput) -> PartTable:
@@ -212,19 +249,19 @@ PAPER = Paper(
     (
         Part("figure-1", "Figure 1: conversations with assertions",
              limits="the conversations are private; accord report shows conversations for and against each assertion"),
-        Part("table-1", "Table 1: rubrics", None, table_1, PRIVATE, _roles),
+        Part("table-1", "Table 1: rubrics", table_1_recorded, table_1, PRIVATE, _roles, _tables),
         Part("bing", "Table 1, rows BING and BING, adapted",
              limits="the rubrics are not printed in the paper; the setting learned-rubric: {rivals: [FILE]} adds a "
              "rubric of your own to table 1"),
-        Part("table-2", "Table 2: ablations of the prompts", None, table_2, PRIVATE, _roles),
-        Part("table-3", "Table 3: selection policies", table_3_recorded, table_3, PRIVATE, _roles),
+        Part("table-2", "Table 2: ablations of the prompts", table_2_scripted, table_2, PRIVATE, _roles, _tables),
+        Part("table-3", "Table 3: selection policies", table_3_recorded, table_3, PRIVATE, _roles, _tables),
         Part("pools", "Table 3 on drawn pools, in which the informative assertions are known", pools),
         Part("section-4-2", "Section 4.2: yield and correlation of SAT and DSAT", section_4_2_recorded, section_4_2,
-             PRIVATE, _roles),
+             PRIVATE, _roles, _tables),
         Part("figures-4-5", "Figures 4 and 5: precision by threshold", precision_curves, precision_curves_of_project,
-             PRIVATE, _roles),
+             PRIVATE, _roles, _tables),
         Part("stability", "Stability of the selection (not in the paper)", None, selection_stability,
-             roles=_roles),
+             roles=_roles, ready=_tables),
     ),
     ("llm_rubric_real", "abc_eval"),
 )  # fmt: skip

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
 
 from accord import Project
+from accord.edges import BadInput
 from accord.project import Compared, config_from, corrected_pairs, issues_of
+from accord.project.finetuning import annotated_pairs
 from accord.report.issues_page import issue_plots
 from accord.store import Studies
 from accord.studies import (
     ANALYSIS,
     load_outcome,
 )
-from accord.studies.human_studies import OVERALL
+from accord.studies.human_studies import DETECTION, OVERALL
 from accord.studies.shipped_studies import study_answers
 from accord.validation import summarize_issues
 from accord.values import Estimate, Question, Rubric, Scale
@@ -21,6 +26,7 @@ from accord_papers.catalog import Paper
 from accord_papers.soda_eval.abc_eval import abc_eval_rows
 from accord_papers.soda_eval.figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord_papers.soda_eval.later_turns import later_turns_rows
+from accord_papers.soda_eval.whole_run import DIALOGUES, recorded_run
 from accord_papers.study import Part, PartTable, Row, StudyInput, columns_of, interval_chart, spread_name
 
 FIGURE_1 = {"Coherence": 0.0693, "Engagement": 0.0650}
@@ -33,6 +39,8 @@ TABLE_2 = {
 """Shares of responses of SODA with each kind of issue."""
 TABLE_4 = {"initial": (0.7455, 0.7303), "revised": (0.8601, 0.8248)}
 """Spearman's ρ of an annotator with the mean of all, and of the mean with the model."""
+TABLE_6 = (0.2965, 0.5938)
+"""Spearman's ρ of Phi-3-mini on SODA-EVAL-TEST: instruction-tuned, and fine-tuned on SODA-EVAL."""
 TABLE_13 = {
     "Commonsense": (0.7333, 0.8667), "Repetition": (0.6111, 0.8333), "Antisocial": (1.0, 1.0), "Fluency": (1.0, 1.0),
     "Non-textual": (1.0, 1.0),
@@ -122,11 +130,67 @@ def table_4(given: StudyInput) -> PartTable:
     return PartTable(rows, ("stage",), tuple(headings), "Spearman's ρ.", headings=headings)
 
 
+# --- a whole run on recorded data -------------------------------------------------------------------------------------
+
+RECORDED = (
+    f"The first {DIALOGUES} dialogues of ABC-Eval. The finder is ChatGPT, whose recorded decisions on nine behaviors "
+    "become issues; people are ABC-Eval's two annotators, whose marks answer the studies by a script. The published "
+    "figures are of other dialogues, another finder and other people."
+)
+SCRIPTED = (
+    "The second stage is a rule, not a rating: an annotator who sees the issues accepts those that the other annotator "
+    "marked too."
+)
+NO_SODA = "on the public data ABC-Eval in place of SODA-EVAL's annotations and answers, which are on a model hub only"
+
+
+@lru_cache(2)
+def recorded_tables(folder: Path) -> Mapping[str, PartTable]:
+    """Return the tables that read a finder's issues and people's answers, from one run on ABC-Eval."""
+    with recorded_run(folder) as project:
+        given = StudyInput(project=project)
+        return {name: part(given) for name, part in OF_STUDIES.items()}
+
+
+def _recorded(name: str, given: StudyInput) -> PartTable:
+    table = recorded_tables(given.folder("abc_eval"))[name]
+    scripted = f" {SCRIPTED}" if name in ("table-4", "figures-6-7") else ""
+    return replace(table, note=f"{table.note} {RECORDED}{scripted}".strip())
+
+
+OF_STUDIES: Mapping[str, Callable[[StudyInput], PartTable]] = {
+    "figures": issue_statistics, "table-2": table_2, "table-4": table_4, "figures-6-7": figures_6_and_7,
+    "table-13": table_13,
+}  # fmt: skip
+"""Parts about a finder's issues and people's answers, by name."""
+
+
+def _has_issues(given: StudyInput) -> None:
+    """Check that the project has annotations of issues."""
+    annotated_pairs(given.required_project())
+
+
+def _has_study(flow: str, given: StudyInput) -> None:
+    """Check that a study of the project was started and has answers."""
+    project = given.required_project()
+    with closing(Studies(project.store)) as studies:
+        if not load_outcome(project, flow, studies).examples:
+            raise BadInput(f"study {flow!r} has no complete answers yet")
+
+
+def _has_ratings(given: StudyInput) -> None:
+    """Check that the project has ratings of its main question."""
+    project = given.required_project()
+    if not any(label.question == project.question.id for label in project.store.labels()):
+        raise BadInput(f"the project has no ratings of {project.question.id!r}; import some: accord import FILE")
+
+
 def _correlations(found: Compared) -> list[Row]:
-    """Return Spearman's ρ and Pearson's r of each system of a comparison with single ratings."""
+    """Return Spearman's ρ and Pearson's r of each system of a comparison with single ratings, Accord's first."""
     rows = []
-    for result in found.comparison.results:
-        row: Row = {"system": result.evaluator, "n": result.n}
+    for place, result in enumerate(found.comparison.results):
+        name = f"Accord ({result.evaluator})" if place == 0 else result.evaluator
+        row: Row = {"system": name, "n": result.n}
         rows.append(_estimates(row, {name: result.estimates[name] for name in ("spearman", "pearson")}))
     return rows
 
@@ -166,10 +230,13 @@ def abc_eval(given: StudyInput) -> PartTable:
          "f1_high": row.get("macro_f1_high", row.get("f1_high"))}
         for row in rows
     ]  # fmt: skip
-    note = "Halvings of whole dialogues. This set replaces SODA-EVAL's own annotations, which are on a model hub only."
+    note = (
+        "Halvings of whole dialogues. This set replaces SODA-EVAL's own annotations, which are on a model hub only. p: "
+        "permutation test of the mean F1 against the recorded judge's, by dialogue, on the first halving."
+    )
     headings = {"f1": "F1 (macro: mean over kinds)", "alpha": "α with people"}
     return PartTable(
-        shown, ("system", "issue"), ("f1", "precision", "recall", "alpha"), note, headings=headings,
+        shown, ("system", "issue"), ("f1", "p", "precision", "recall", "alpha"), note, headings=headings,
         brackets=spread_name(given.repeats, "halvings"),
     )  # fmt: skip
 
@@ -192,15 +259,20 @@ PAPER = Paper(
     "SODA-EVAL",
     "Mendonça, Trancoso & Lavie: Soda-Eval: Open-Domain Dialogue Evaluation in the age of LLMs. EMNLP Findings 2024.",
     (
-        Part("figures", "Figures 1 to 5 and 8: issues and scores", None, issue_statistics),
-        Part("table-2", "Table 2: issues that people find", None, table_2),
-        Part("table-4", "Table 4: overall assessment by people", None, table_4),
-        Part("figures-6-7", "Figures 6 and 7: ratings before and after the issues are shown", None, figures_6_and_7),
+        Part("figures", "Figures 1 to 5 and 8: issues and scores", partial(_recorded, "figures"), issue_statistics,
+             NO_SODA, ready=_has_issues),
+        Part("table-2", "Table 2: issues that people find", partial(_recorded, "table-2"), table_2, NO_SODA,
+             ready=partial(_has_study, ANALYSIS)),
+        Part("table-4", "Table 4: overall assessment by people", partial(_recorded, "table-4"), table_4, NO_SODA,
+             ready=partial(_has_study, OVERALL)),
+        Part("figures-6-7", "Figures 6 and 7: ratings before and after the issues are shown",
+             partial(_recorded, "figures-6-7"), figures_6_and_7, NO_SODA, ready=partial(_has_study, OVERALL)),
         Part("table-6", "Table 6: evaluators on SODA-EVAL-TEST", limits=NO_ANNOTATIONS),
         Part("table-7", "Table 7: validity of explanations on SODA-EVAL-TEST", limits=NO_ANNOTATIONS),
         Part("table-8", "Table 8: correlation with ratings of replies", correlations_on_topical, correlations,
-             limits="FED and DSTC10-TC are not among the public data sets here"),
-        Part("table-13", "Section 4.2.1 and table 13: detections validated by people", None, table_13),
+             limits="FED and DSTC10-TC are not among the public data sets here", ready=_has_ratings),
+        Part("table-13", "Section 4.2.1 and table 13: detections validated by people", partial(_recorded, "table-13"),
+             table_13, NO_SODA, ready=partial(_has_study, DETECTION)),
         Part("abc-eval", "Issues against people: ABC-Eval", abc_eval),
         Part("later-turns", "Section 4: turns that the model reads", later_turns),
     ),

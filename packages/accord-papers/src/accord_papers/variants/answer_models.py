@@ -1,7 +1,8 @@
 """Answer models of the papers, registered when this module is imported, as by its entry point.
 
 `svr` is a support vector regression. `gated` and `concat` are forms of curves. `grid` is LLM-RUBRIC's network with
-settings from the paper's grid, of which `network: {search: N}` tries N programs.
+settings from the paper's grid, of which `network: {search: N}` tries N programs. `users` is the network with a last
+layer for each user (footnote 26).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from accord_papers.variants.experts import Experts
 from accord_papers.variants.support_vectors import SupportVectorAnswers
 
 if TYPE_CHECKING:
+    from accord.learning.answer_models.contract import AnswerModel
     from accord.learning.answer_models.network.training import Sheets
 
 PROGRAMS = 64
@@ -87,3 +89,10 @@ def _grid(settings: AnswerModelSettings) -> SearchedNetworkAnswers:
     given = dict(settings.network or {})
     name = "network" if "search" in given else "grid"
     return SearchedNetworkAnswers(NetworkSettings.of({"like": "paper", "search": PROGRAMS, **given}), name)
+
+
+@answer_models.register("users")
+def _users(settings: AnswerModelSettings) -> AnswerModel:
+    from accord_papers.variants.users import UserNetworkAnswers  # needs accord[networks]
+
+    return UserNetworkAnswers(NetworkSettings.of({"like": "paper", **(settings.network or {})}))
