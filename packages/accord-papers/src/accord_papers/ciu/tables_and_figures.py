@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from accord import Project
 from accord.charts import Axis
 from accord.edges import AccordError, BadInput
 from accord.evidence.bank.reply_metrics import (
@@ -19,7 +20,6 @@ from accord.evidence.bank.reply_metrics import (
 )
 from accord.formats import read
 from accord.models import LIKELIHOOD
-from accord.project import Project
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
 from accord.values import Score

@@ -22,8 +22,9 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from accord import Project
 from accord.formats import read
-from accord.project import Project, config_from, issues_of
+from accord.project import config_from, issues_of
 from accord.project.judges.issue_corrections import correct_issue
 from accord.store import IssueAnnotations, Studies
 from accord.studies import ANALYSIS, SubmittedAnswer, open_validation
