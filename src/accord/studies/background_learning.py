@@ -104,7 +104,8 @@ class BackgroundLearning:
     def retrain(self) -> None:
         """Fit the evaluator again as a candidate, which can then be promoted."""
         assert self.folder is not None and self.project is not None
-        retrain(self.project, self.folder)
+        project = self.project
+        retrain(project, self.folder, lambda every: project.fit_offline(every_question=every))
 
     def score(self) -> None:
         """Score all stored conversations with the evaluator in use; the scores appear on the board."""
