@@ -167,7 +167,7 @@ def test_retrained_evaluator_predicts_the_same_questions(tmp_path: Path, monkeyp
         folder = opened.folder().resolve()
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
-            retrain(opened, folder)
+            retrain(opened, folder, lambda every: opened.fit_offline(every_question=every))
             assert [each.question.id for each in load_evaluator(candidate_folder(folder)).other_questions] == asked
 
 

@@ -1,4 +1,4 @@
-"""Views by role: what people of a role see of an item, on every route, and settings that contradict each other."""
+"""Views by role: the parts of an item on every route, and settings that contradict each other."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Compared(Documented, Tabular):
         groups: Agreement of the first system by group, if requested.
         panel: Votes of several judges, and their gain over the best judge; `None` for fewer than two judges.
         pairs: Agreement of its scores with people's preferences, for each comparing question with labels.
-        costs: Cost of scoring 1,000 conversations (`accord.project.evaluators.costs.Cost`), by system.
+        costs: Cost of scoring 1,000 conversations (`accord.project.evaluators.costs.Cost`), by evaluator.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -267,7 +267,7 @@ class Compared(Documented, Tabular):
         return None, ""
 
     def _state_of(self, name: str) -> int:
-        """Return the place of the verdict on another system of the comparison."""
+        """Return the place of the verdict on another evaluator of the comparison."""
         found = self.comparison
         systems = sorted(found.systems, key=lambda each: each.name != name)
         rows = sorted(found.results, key=lambda row: row.evaluator != name)
@@ -276,7 +276,7 @@ class Compared(Documented, Tabular):
         return STATES.index(verdict_of(figures_of(other, speakers, judge=self.judge)).state)
 
     def cost_section(self, is_drawn: bool = False) -> Section | None:
-        """Return the typical error against the cost of each system, or `None` if no system asks a model."""
+        """Return the typical error against the cost of each evaluator, or `None` if none asks a model."""
         if not any(each.roles for each in self.costs.values()):
             return None
         ledger, rows, points = self.verdict.figures.ledger, list[Row](), list[Point]()

@@ -12,7 +12,7 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
-from accord.project import Workspace, check_question, comparable_labels, modified_at, use_evaluator
+from accord.project import Workspace, check_question, comparable_labels, fit_offline, modified_at, use_evaluator
 from accord.project.evaluators.retrain import (
     load_report,
     promote_candidate,
@@ -105,7 +105,8 @@ class BackgroundLearning:
     def retrain(self) -> None:
         """Fit the evaluator again as a candidate, which can then be promoted."""
         assert self.folder is not None and self.project is not None
-        retrain(self.project, self.folder)
+        project = self.project
+        retrain(project, self.folder, lambda every: fit_offline(project, every_question=every))
 
     def score(self) -> None:
         """Score all stored conversations with the evaluator in use; the scores appear on the board."""

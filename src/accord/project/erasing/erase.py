@@ -200,7 +200,9 @@ class _Job:
             counts = {name: run["settings"].get(name, 0) for name in ("conversations", "annotators")}
             return Erasure(selection=self.selection, hash=self.hash, unknown=self.unknown, **counts)
         digests = {digest for each in self.conversations if (digest := digest_of(each))}
-        learned = learned_from(self.project, digests)
+        learned = learned_from(
+            self.project.evaluators_folder, self.project.folder().name, self.project.config.folder, digests
+        )
         refit = {
             row["folder"]: f"accord fit {row['evaluator']}  # learned from {row['learned']:,} of them"
             for row in learned

@@ -6,27 +6,27 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from accord.decisions import AgreementCard
 from accord.edges import BadInput, Step, count_of, write_atomically
 from accord.learning import CARD, REFIT_NEEDED, Evaluator, saved_as, training_digests
 from accord.store import Erasures, Store
 
-if TYPE_CHECKING:
-    from accord.project.workspace import Workspace
-
 Row = dict[str, Any]
+MOST_CARD_BYTES = 1_000_000
+"""Larger files are not read as cards."""
 
 
-def learned_from(project: Workspace, digests: set[int]) -> list[Row]:
-    """Return the evaluators that learned from conversations with these digests: what fits each again, and its cards.
+def learned_from(evaluators: Path, in_use: str, folder: Path, digests: set[int]) -> list[Row]:
+    """Return the evaluators in a folder that learned from conversations with these digests, each with its cards.
+
+    `in_use` is the name of the evaluator in use, and `folder` the folder with agreement cards.
 
     A row has the `folder`, the `evaluator` with its `question`, `every_question`, the number `learned` of these
     conversations, the files of its agreement `cards`, and `in_use`.
     """
-    from accord.project.evaluators.retrain import cards_about
-
-    evaluators, found, in_use = project.evaluators_folder, list[Row](), project.folder().name
+    found = list[Row]()
     for path in sorted(evaluators.iterdir()) if evaluators.is_dir() and digests else ():
         if count := len(digests & _digests(path)):
             name, question, others = path.name, None, False
@@ -35,9 +35,20 @@ def learned_from(project: Workspace, digests: set[int]) -> list[Row]:
                 name, question, others = str(card["name"]), str(card["question"]["id"]), bool(card["other_questions"])
             found.append({
                 "folder": path.name, "evaluator": name, "question": question, "every_question": others,
-                "learned": count, "cards": cards_about(project.config.folder, name) if path.name == name else [],
+                "learned": count, "cards": cards_about(folder, name) if path.name == name else [],
                 "in_use": path.name == in_use,
             })  # fmt: skip
+    return found
+
+
+def cards_about(folder: Path, name: str) -> list[str]:
+    """Return the agreement cards of an evaluator among the files of a folder, by file name."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(BadInput, OSError):
+            if path.is_file() and path.stat().st_size < MOST_CARD_BYTES:
+                subject = AgreementCard.read(path).subject
+                found += [path.name] if (subject.kind, subject.name) == ("evaluator", name) else []
     return found
 
 

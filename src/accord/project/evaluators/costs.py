@@ -185,7 +185,7 @@ def _is_present(project: Workspace, role: str, model: str) -> bool:
 
 
 def _summed(roles: tuple[str, ...], by_role: Mapping[str, Cost]) -> Cost:
-    """Return the cost of several roles; not recorded if one of them is not."""
+    """Return the cost of several roles, which is known if each is recorded."""
     if not roles:
         return FREE
     if any(role not in by_role for role in roles):

@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,13 +22,13 @@ import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
-from accord.decisions import AgreementCard, Contest
+from accord.decisions import Contest
 from accord.edges import BadInput, count_of, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project.counts_of_ratings import labels_at, modified_at
+from accord.project.erasing.refit import cards_about
 from accord.project.evaluators.fit_cache import single_threaded
-from accord.project.evaluators.fitting import fit_offline
 from accord.project.evaluators.held_out_set import FittedHead
 from accord.project.results import Fitted
 from accord.results import Figure, Ledger, written
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 REPORT = "refit.json"
 IN_USE, CANDIDATE = "in use", "candidate"
-MOST_CARD_BYTES = 1_000_000
-"""Larger files are not read as cards."""
 UNCHANGED = "The evaluator is the same as before, so its scores stay comparable."
 COMPARED = "accord.project.evaluators.retrain.compare_with_current"
 """Function behind the figures of a comparison."""
@@ -78,14 +75,16 @@ def candidate_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.candidate")
 
 
-def retrain(project: Workspace, folder: Path) -> RetrainReport:
+def retrain(project: Workspace, folder: Path, fit: Callable[[bool], Fitted]) -> RetrainReport:
     """Fit the project's evaluator again without model requests, and save it as the candidate.
+
+    `fit` is called with True for an evaluator that also predicts the rubric's other questions.
 
     Raises:
         BadInput: There are too few labels, or a source would need a model.
     """
     recover_promotion(folder)
-    fitted = fit_offline(project, every_question=_predicts_every_question(folder))
+    fitted = fit(_predicts_every_question(folder))
     report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json()),
               "ratings": fitted.ratings}  # fmt: skip
     candidate = candidate_folder(folder)
@@ -288,7 +287,7 @@ def recover_promotion(folder: Path) -> bool:
 
 
 def moved_by(project: Workspace, fitted: Fitted, folder: Path) -> RetrainReport | None:
-    """Return what a fit changes of the evaluator in a folder, before it is saved there; `None` for a first fit."""
+    """Return the changes by a fit to the evaluator in a folder, before it is saved there; `None` for a first fit."""
     try:
         before = load_evaluator(folder)
     except (BadInput, FileNotFoundError):
@@ -371,17 +370,6 @@ def _error_change(rated: Ratings, candidate: Repeats, current: Repeats) -> tuple
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
-
-
-def cards_about(folder: Path, name: str) -> list[str]:
-    """Return the agreement cards of an evaluator among the files of a folder, by file name."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        with suppress(BadInput, OSError):
-            if path.is_file() and path.stat().st_size < MOST_CARD_BYTES:
-                subject = AgreementCard.read(path).subject
-                found += [path.name] if (subject.kind, subject.name) == ("evaluator", name) else []
-    return found
 
 
 def _old_scores(project: Workspace, fitted: Evaluator) -> str:
