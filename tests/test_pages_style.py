@@ -68,6 +68,7 @@ def menu(page: str) -> str:
         ("/lead", "Studies", "All studies"),
         ("/lead/look", "Studies", "Look"),
         ("/lead/look/disagree", "Studies", "Disagreement"),
+        ("/comments", "Studies", "Comments"),
         ("/studies/new", "Studies", "New study"),
         ("/board", "Scores", "Board"),
         ("/explore", "Scores", "Explore"),
