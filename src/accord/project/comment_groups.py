@@ -109,7 +109,7 @@ class CommentGroups(Documented):
 
     @property
     def lead(self) -> str:
-        """One or two sentences on what was grouped."""
+        """Counts behind the groups in one or two sentences."""
         if self.too_few:
             return self.too_few
         return (f"{counted(self.ungrouped, 'comment')} of {self.comments:,} fit no group. A rate is the share of "
@@ -236,7 +236,7 @@ def _rate(part: str, conversations: Sequence[str], with_comment: set[str]) -> Fi
 
 
 def group_texts(texts: Sequence[str], embedder: str = "", stems: Sequence[Sequence[str]] = ()) -> list[list[int]]:
-    """Return the places of the texts of each group, the largest group first and the most typical text first in it.
+    """Return the places of the texts of each group; the largest group and the most typical text of a group come first.
 
     Texts without words of content, and groups of fewer than `SMALLEST_GROUP` texts, are left out.
 

@@ -1,7 +1,7 @@
 """Comments page: failure modes from the comments of ratings, and a study in which people mark them. For leads only.
 
-Comments are shown to leads and to nobody else: raters stay blind. The study's kinds have the names and definitions that
-the lead sends, which hold words of comments but no quote.
+Only leads see comments, so raters stay blind. Kinds of the study have the names and definitions that the lead sends;
+the first ones hold words of comments, but no quote.
 """
 
 from __future__ import annotations
