@@ -5,7 +5,9 @@
 The corpus is planted (`tests/planted_steps.py`): agents of a shop, a travel agency and a bank, at least 400 steps, of
 which about a third have one of six faults. A scripted judge answers the five questions of the rubric `agent-steps`, and
 is right with a stated probability. People label the first 100 steps without error; the steps of all later conversations
-are predicted. Macro F1 of right and wrong steps, and recall of each fault: means over the seeds, 95% t-intervals.
+are predicted. Macro F1 of right and wrong steps, and recall
+of each fault: means over the seeds, 95% t-intervals (`NAME_low`, `NAME_high`). `right_called_wrong` is the share of
+right steps that are called wrong.
 
 independent         the judge's errors are independent between questions, so five answers hold more than one
 shared              the judge's answers about a step follow from one belief, which is right or wrong
@@ -15,6 +17,7 @@ judge-any           a step is wrong if the judge's answer to any question is 0
 accord-judge        Accord learns from the judge's answers, with the head `ridge`
 accord-metrics      Accord learns from the metrics `steps`, without a judge
 accord              Accord learns from both
+accord-balanced     the same with the head `balanced`, which gives right and wrong steps the same weight
 accord-default      the same with the default choice of a head, on the first seeds of `shared`
 
 Three of the faults (ignored error, invented claim, repeated call) are those that metrics of steps measure; the others
@@ -44,7 +47,7 @@ from accord.values import Sample, Target, load_rubric
 
 PARTS = ("independent", "shared")
 ACCURACY = 0.8
-STEPS, LABELS, SEEDS = 400, 100, 4
+STEPS, LABELS, SEEDS = 400, 100, 10
 
 
 class System(NamedTuple):
@@ -59,11 +62,13 @@ SYSTEMS = {
     "accord-judge": System([], "ridge"),
     "accord-metrics": System(["steps"], "ridge", is_judged=False),
     "accord": System(["steps"], "ridge"),
+    "accord-balanced": System(["steps"], "balanced"),
     "accord-default": System(["steps"], "default"),
 }
 QUICK_SYSTEMS = ("accord",)
 DEFAULT_SEEDS = 2
-COLUMNS = ("errors", "system", "seeds", "steps", "macro_f1", *(fault.replace(" ", "_") for fault in FAULTS))
+COLUMNS = ("errors", "system", "seeds", "steps", "macro_f1", *(fault.replace(" ", "_") for fault in FAULTS),
+           "right_called_wrong")  # fmt: skip
 Predicted = Mapping[Target, float]
 """Predicted answer to the main question, from 0 to 1, by step."""
 
@@ -132,7 +137,8 @@ def _stated(judge: ScriptedJudge, made: Sequence[Planted]) -> dict[Target, dict[
 
 
 def _learned(labeled: list[Planted], rest: list[Planted], system: System, judge: ScriptedJudge) -> Predicted:
-    settings = {"store": "sqlite:///:memory:", "rubric": "agent-steps", "metrics": system.metrics}
+    settings: dict[str, object] = {"store": "sqlite:///:memory:", "rubric": "agent-steps", "metrics": system.metrics}
+    settings |= {"evaluators": {"balanced": {"head": "balanced"}}} if system.evaluator == "balanced" else {}
     models = {"judge": judge} if system.is_judged else {}
     with (
         warnings.catch_warnings(action="ignore"),
@@ -157,16 +163,19 @@ def figures_of(made: Sequence[Planted], found: Predicted) -> dict[str, float]:
     said = np.array([value >= 0.5 for value in found.values()])
     own = np.array([faults[target] for target in found])
     recalls = {fault.replace(" ", "_"): float(np.mean(~said[own == fault])) for fault in FAULTS}
-    return {"steps": float(len(said)), "macro_f1": float(f1_score(is_right, said, average="macro")), **recalls}
+    return {"steps": float(len(said)), "macro_f1": float(f1_score(is_right, said, average="macro")), **recalls,
+            "right_called_wrong": float(np.mean(~said[is_right == 1]))}  # fmt: skip
 
 
 def _means(figures: Sequence[Mapping[str, float]]) -> Row:
-    """Return the mean of each figure, and the 95% t-interval of the macro F1."""
-    means: Row = {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
-    values = [each["macro_f1"] for each in figures]
-    if len(values) > 1:
-        half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values))
-        means |= {"macro_f1_low": means["macro_f1"] - half, "macro_f1_high": means["macro_f1"] + half}
+    """Return the mean of each figure, and its 95% t-interval."""
+    means: Row = {}
+    for name in figures[0]:
+        values = np.array([each[name] for each in figures])
+        means[name] = float(values.mean())
+        if len(values) > 1 and name != "steps":
+            half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values))
+            means |= {f"{name}_low": means[name] - half, f"{name}_high": means[name] + half}
     return means | {"steps": round(means["steps"])}
 
 

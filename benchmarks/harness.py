@@ -174,6 +174,7 @@ CODE: Mapping[str, Sequence[str]] = {
     "compare_speed": (*FIGURES[:-1], "accord.project.evaluators"),
     "cost": ("accord",),
     "decision": (*FIGURES[:-1], "accord.project.evaluators"),
+    "failure_modes": ("accord.project.comment_groups",),
     "faults": ("accord.models.requests", "accord.store"),
     "first_hour": (*FIGURES[:-1], "accord.formats", "accord.project.evaluators", "accord.project.importing"),
     "import_speed": ("accord.formats", "accord.project.importing", "accord.store"),

@@ -53,6 +53,7 @@ SMALLEST = {
     "drift": ["--only", "drift-quiet", "--limit", "2"],
     "cost": ["--baseline", "HEAD", "--only", "start-up"],
     "decision": ["--only", "contradictions"],
+    "failure_modes": ["--only", "en"],
     "faults": ["--only", "paid_twice", "--limit", "20"],
     "first_hour": ["--only", "kinds,rows"],
     "first_labels": ["--only", "llm_rubric_real"],

@@ -19,6 +19,7 @@ from small_sample import sources
 from special_files import make_link, make_pipe
 
 import accord
+import accord.learning.answer_models.balanced  # noqa: F401 - an entry point of the installed package
 from accord import (
     Conversation,
     Evaluator,
@@ -69,6 +70,8 @@ from accord.validation.metrics_table import people_alpha
 from accord.values import Sample, Signature, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
+BINARY_ONLY = {"issue-labels", "balanced"}
+"""Heads that learn questions with two options."""
 
 
 def everything(options: tuple[int, ...]) -> Planted:
@@ -97,8 +100,8 @@ def everything(options: tuple[int, ...]) -> Planted:
 @pytest.mark.parametrize("options", [BINARY, ORDINAL], ids=str)
 @pytest.mark.parametrize("name", heads.names())
 def test_every_head_meets_the_contract(name: str, options: tuple[int, ...]) -> None:
-    if name == "issue-labels" and options == ORDINAL:
-        pytest.skip("labels of issues are yes or no")
+    if name in BINARY_ONLY and options == ORDINAL:
+        pytest.skip("answers are yes or no")
     check_head(heads.get(name), everything(options))
 
 
@@ -132,7 +135,7 @@ def test_saved_evaluator_is_unchanged_after_loading(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", sorted(set(heads.names()) - {"random"}))  # which draws one row after another
 def test_score_of_a_row_is_independent_of_other_rows(name: str) -> None:
-    corpus = everything(BINARY if name == "issue-labels" else tuple(range(1, 11)))
+    corpus = everything(BINARY if name in BINARY_ONLY else tuple(range(1, 11)))
     head = make_head(name, corpus.question, {}).fit(corpus.evidence, corpus.labels)
     for who in {None, *sorted(head.annotators)[:1]}:
         whole = head.predict(corpus.evidence, who)

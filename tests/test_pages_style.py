@@ -83,6 +83,7 @@ def menu(page: str) -> list[tuple[str, str, str]]:
         ("/lead", "Studies", "All studies"),
         ("/lead/look", "Studies", ""),
         ("/lead/look/disagree", "Studies", "Disagreement"),
+        ("/comments", "Studies", "Comments"),
         ("/studies/new", "Studies", "New study"),
         ("/board", "Scores", "Board"),
         ("/explore", "Scores", "Explore"),

@@ -6,25 +6,31 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import accord, accord_json, read_rows, refused, write, write_rows
+from numpy.typing import NDArray
 from planted_steps import Planted, erring_judge, labels_of, messages_of, planted_steps, truth
 
 from accord import Project
 from accord.edges import BadInput
+from accord.evidence import Column, EvidenceTable, ratings
 from accord.evidence.bank.step_metrics import STEPS, metrics
 from accord.evidence.metric_source import measure
 from accord.formats import read
+from accord.learning.answer_models.balanced import BalancedAnswers
+from accord.learning.head import heads
 from accord.live import LiveScorer
 from accord.models.context_window import fit_to_context
 from accord.models.prompts import prompt_for, prompt_hash
 from accord.project import Config, JudgeSelection
 from accord.redaction import Redactor
 from accord.store import ErasedText, Store
-from accord.values import Conversation, Label, Sample, Target, Turn, check_label, load_rubric, steps
+from accord.values import Conversation, Label, Labels, Sample, Target, Turn, check_label, load_rubric, steps
 from accord.web.transcript import step_content
 
 RUBRIC = load_rubric("agent-steps")
@@ -405,3 +411,56 @@ def test_random_messages_are_imported_or_reported_and_their_steps_are_shown(tmp_
     for conversation in stored:
         assert all(step_content(step) for step in steps.steps_of(conversation.turns))
         assert all(metrics.get(name)(conversation) is None or steps.steps_of(conversation.turns) for name in STEPS)
+
+
+# --- a head for rare faults -------------------------------------------------------------------------------------------
+
+
+def rare_faults(count: int, seed: int = 0) -> tuple[EvidenceTable, Labels, NDArray[np.bool_]]:
+    """Steps of which every eighth is wrong, shown by one of two columns of noise; evidence, labels, and the truth."""
+    rng = np.random.default_rng(seed)
+    is_wrong = np.arange(count) % 8 == 0
+    values = rng.normal(size=(count, 2)) * 0.7
+    values[:, 0] -= is_wrong
+    targets = tuple(Target(f"c{place}", 1) for place in range(count))
+    evidence = EvidenceTable(
+        targets, (Column("step-errors", "a|v:1"), Column("other", "a|v:1")), values, np.ones((count, 2), dtype=bool)
+    )
+    labels = Labels([Label(each, "step", "ann", int(not wrong)) for each, wrong in zip(targets, is_wrong, strict=True)])
+    return evidence, labels, is_wrong
+
+
+def test_the_balanced_head_finds_more_rare_faults_than_ridge() -> None:
+    evidence, labels, _ = rare_faults(120)
+    new, _, is_wrong = rare_faults(400, seed=1)
+    found = {}
+    for name in ("ridge", "balanced"):
+        head = heads.get(name)(RUBRIC["step"]).fit(evidence, labels)
+        found[name] = np.array([each.value for each in head.predict_each(new, [None] * 400)])
+        assert ((found[name] >= 0) & (found[name] <= 1)).all()
+    recall = {name: np.mean(values[is_wrong] < 0.5) for name, values in found.items()}
+    assert recall["balanced"] > 0.7 > 0.5 > recall["ridge"]
+    assert np.mean(found["balanced"][~is_wrong] < 0.5) < 0.3
+
+
+def test_the_balanced_head_is_saved_and_opened(tmp_path: Path) -> None:
+    model, again = BalancedAnswers(), BalancedAnswers()
+    evidence, labels, _ = rare_faults(60)
+    model.fit(evidence, ratings(evidence, labels, RUBRIC["step"]), labels)
+    card, arrays = model.state()
+    again.restore(json.loads(json.dumps(card)), arrays)
+    assert (again.distributions(evidence, [None] * 60) == model.distributions(evidence, [None] * 60)).all()
+    assert again.annotators == ["ann"] and again.describe() == model.describe()
+
+
+@pytest.mark.parametrize(
+    ("count", "question", "why"), [(16, "step", "needs 5 ratings of each option"), (60, "Q0", "two options")]
+)
+def test_the_balanced_head_refuses_what_it_cannot_learn(count: int, question: str, why: str) -> None:
+    evidence, labels, _ = rare_faults(count)
+    asked = RUBRIC["step"] if question == "step" else load_rubric("llm-rubric")["Q0"]
+    labels = Labels(
+        [replace(each, question=question, value=each.value + 1 if question == "Q0" else each.value) for each in labels]
+    )
+    with pytest.raises(BadInput, match=why):
+        BalancedAnswers().fit(evidence, ratings(evidence, labels, asked), labels)

@@ -5,6 +5,8 @@ from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .comparison_sections import full_sections as full_sections, group_bias as group_bias
 from .comparison_sections import groups_table as groups_table, short_section as short_section
+from .comment_groups import CommentGroup as CommentGroup, CommentGroups as CommentGroups
+from .comment_groups import group_comments as group_comments, taxonomy_of as taxonomy_of
 from .counts_of_ratings import has_learned_all as has_learned_all
 from .counts_of_ratings import labels_at as labels_at, modified_at as modified_at, rating_counts as rating_counts
 from .counts_of_ratings import raters_of as raters_of, RatingCounts as RatingCounts

@@ -166,6 +166,9 @@ DEFINITIONS: Mapping[str, Definition] = {
         "unlike the training data", "New scored texts whose scores have the warning that they are unlike the training "
         "data", "count",
     ),
+    "comment_rate": Definition(
+        "rate of comments", "Share of rated conversations with a comment of the group", "share"
+    ),
     "level": Definition(
         "level", "Mean of a person's ratings minus the mean of the others' ratings of the same items", "difference",
         "points",

@@ -22,6 +22,7 @@ from accord.web.context import WorkbenchContext
 from accord.web.pages import (
     board,
     chat,
+    comments,
     conversation,
     disagreement,
     evaluators,
@@ -42,7 +43,7 @@ from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    study_items, disagreement, settings, styles, erasing,
+    study_items, disagreement, comments, settings, styles, erasing,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

@@ -251,14 +251,32 @@ def gate(
 def issues(
     options: StatisticsOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
+    from_comments: Annotated[
+        bool,
+        typer.Option(
+            "--from-comments",
+            help="Group the comments of people's ratings into failure modes instead, without a model; writes no page.",
+        ),
+    ] = False,
+    embedder: Annotated[
+        str,
+        typer.Option(
+            "--embedder", help="With --from-comments: also compare meanings by this local embedder, such as minilm-l6."
+        ),
+    ] = "",
 ) -> None:
     """Summarize the issues found in turns: kinds, scores, dialogues, assistant versions, lowest turns, validation."""
-    from accord.project import corrected_pairs, issues_of
+    from accord.project import corrected_pairs, group_comments, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes
     from accord.validation import summarize_issues
 
+    if embedder and not from_comments:
+        raise BadInput("--embedder compares comments; add --from-comments")
     with options.open_counted() as project:
+        if from_comments:
+            show_result(group_comments(project, embedder), options.as_json, details=True)
+            return
         pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())

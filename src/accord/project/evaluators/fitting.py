@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import accord.learning.answer_models.balanced  # noqa: F401 - registers the head
 from accord.decisions import rests_on
 from accord.edges import BadInput, count_of
 from accord.evidence import EvidenceTable, Source, Training, joined
