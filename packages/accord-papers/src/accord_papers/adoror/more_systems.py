@@ -18,7 +18,7 @@ import numpy as np
 from accord.evidence import Training
 from accord.methods import at_random, rivals
 from accord.methods.in_context.experiment import Choose, InContextTraining
-from accord.methods.in_context.selectors import TowerSettings
+from accord.methods.in_context.selectors import Nodes, TowerSettings
 from accord.methods.in_context.source import IN_CONTEXT, InContext
 from accord.models import run
 from accord.project import Project, config_from
@@ -118,7 +118,7 @@ def chance_rows(seed: int, sizes: Sizes = PAPER) -> list[Row]:
             prompt = np.array([place if what == PROMPT else 0], dtype=np.intp)
             pairs = []
             for query in world.unseen:
-                shown = systems.Nodes(rng.permutation(len(world.library))[None, :K], prompt)
+                shown = Nodes(rng.permutation(len(world.library))[None, :K], prompt)
                 pairs.append((float(world.truth[query] + world.error(query, shown)[0]), float(world.truth[query])))
             about = {"seed": seed, "what": what, "place": place}
             rows += [{**about, "fold": fold, "rho": spearman(pairs[fold::FOLDS])} for fold in range(FOLDS)]

@@ -282,7 +282,8 @@ def scores(train: Rated, test: Rated, question: str) -> Sequence[Score | Unscore
     known = set(train.evidence.targets)
     labels = Labels(label for label in train.labels if label.target in known)
     fitted = make_head("curves", question_of(train, question), {"curves": {}}).fit(train.evidence, labels)
-    return fitted.predict(test.evidence)
+    found: Sequence[Score | Unscored] = fitted.predict(test.evidence)
+    return found
 
 
 def case_studies(given: StudyInput) -> PartTable:
