@@ -10,7 +10,7 @@ not reproduced       same data: otherwise
 other data, shown    the paper's data are not public; the difference has p < .05 in the claimed direction on other data
 other data, not shown
 
-Figures of LLM-RUBRIC are those of `llm_rubric.py` (benchmarks/results/llm_rubric.json). `--limit` is the number of
+Figures of LLM-RUBRIC come from `llm_rubric.py` (benchmarks/results/llm_rubric.json). `--limit` is the number of
 seeds of CIU's splits and of RUBICON's pools (default 20 pools, 5 splits). `--quick` takes 2 of each.
 """
 

@@ -86,7 +86,7 @@ def ask_topical_usr(folder: Path, limit: int, asked: Sequence[str]) -> list[Row]
     Args:
         folder: Folder of the data set.
         limit: Number of responses, in whole contexts.
-        asked: Systems beside ADOROR.
+        asked: Systems to compare with ADOROR.
     """
     scorer = {"model": f"embedded:{MODEL}", "mode": "logprobs", "context": CONTEXT}
     about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(asked)}
