@@ -10,7 +10,7 @@ not reproduced       same data: otherwise
 other data, shown    the paper's data are not public; the difference has p < .05 in the claimed direction on other data
 other data, not shown
 
-Figures of LLM-RUBRIC are those of `llm_rubric.py` (benchmarks/results/llm_rubric.json). `--limit` is the number of
+Figures of LLM-RUBRIC come from `llm_rubric.py` (benchmarks/results/llm_rubric.json). `--limit` is the number of
 seeds of CIU's splits and of RUBICON's pools (default 20 pools, 5 splits). `--quick` takes 2 of each.
 """
 
@@ -23,6 +23,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from accord.statistics import STATISTICS, Clusters, MeanStatistic, holm, paired_test
-from accord.validation.issue_metrics import MACRO
 from accord_papers.adoror import published as adoror
 from accord_papers.adoror.simulation import ENSEMBLE
 from accord_papers.adoror.simulation import system_rows as planted_rows
@@ -45,7 +45,7 @@ from accord_papers.llm_rubric import published as llm_rubric
 from accord_papers.rubicon import published as rubicon
 from accord_papers.rubicon.simulation import TEST, DrawnStudy, shared
 from accord_papers.soda_eval import tables_and_figures as soda_eval
-from accord_papers.soda_eval.abc_eval import RECORDED_JUDGE, abc_eval_rows
+from accord_papers.soda_eval.macro_test import learned_and_recorded, macro_f1, macro_test
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05
@@ -115,11 +115,10 @@ def claims_of_rubicon(data: Path, seeds: int) -> list[Row]:
 
 def claims_of_soda_eval(data: Path, seeds: int) -> list[Row]:
     """Issues found after learning from labels against a recorded model's own answers, on ABC-Eval."""
-    rows = {row["system"]: row for row in abc_eval_rows(data / "abc_eval", min(seeds, 3)) if row["issue"] == MACRO}
-    ours = rows.get("accord") or rows["accord, without the embedder"]
+    learned, recorded = learned_and_recorded(data / "abc_eval")
     asked, finetuned = soda_eval.TABLE_6
-    figures = {"value": ours["macro_f1"], "against": rows[RECORDED_JUDGE]["macro_f1"], "published": finetuned,
-               "published_against": asked, "p": ours["p"]}  # fmt: skip
+    figures = {"value": macro_f1(learned), "against": macro_f1(recorded), "published": finetuned,
+               "published_against": asked, "p": macro_test(learned, recorded)}  # fmt: skip
     return [{"dataset": "abc_eval", **claim("soda-eval", "learning", figures, False)}]
 
 
@@ -192,7 +191,7 @@ def _signed(gains: Floats) -> float:
     return float(stats.wilcoxon(gains).pvalue) if gains.any() else 1.0
 
 
-def _test(people: Floats, one: Floats, other: Floats, context: Floats) -> float:
+def _test(people: Floats, one: Floats, other: Floats, context: NDArray[np.object_]) -> float:
     """Return p of the permutation test of two correlations with ratings; metrics are swapped within contexts."""
     first, second = (paired(ranked(people), ranked(each)) for each in (one, other))
     of_ranks = STATISTICS["pearson"]
@@ -215,7 +214,7 @@ def main() -> None:
     rows = earlier_rows(given.json, lambda row: row["paper"] not in names)
     for name in names:
         seeds = 2 if given.quick else given.limit or SEEDS[name]
-        rows += rows_of_part(name, lambda name=name, seeds=seeds: PARTS[name](data_folder(parser, given.data), seeds))
+        rows += rows_of_part(name, partial(PARTS[name], data_folder(parser, given.data), seeds))
     finish("paper_claims", sorted(rows, key=lambda row: list(PARTS).index(row["paper"])), COLUMNS, given.json)
 
 

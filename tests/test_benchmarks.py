@@ -61,6 +61,7 @@ SMALLEST = {
     "issues": ["--only", "reading"],
     "judging_overhead": ["--limit", "4"],
     "live_scoring": ["--only", "scorer"],
+    "paper_claims": ["--only", "llm-rubric"],
     "privacy": ["--only", "written"],
     "rubric_selection": ["--only", "growth", "--limit", "1"],
     "simulated_annotators": ["--limit", "1"],
@@ -111,6 +112,22 @@ def test_a_run_of_some_parts_keeps_the_rows_of_others(load, tmp_path):
     kept = load("harness").earlier_rows(path, lambda row: row["what"] != "b")
     assert [(row["value"], row["commit"], row["code"]) for row in kept] == [(1, "7654321", "1"), (2, "1234567", "0")]
     assert load("harness").earlier_rows(tmp_path / "none.json", lambda row: True) == []
+
+
+@pytest.mark.parametrize(
+    ("is_same_data", "p", "value", "reaches", "expected"),
+    [
+        (True, 0.01, 0.4, 0.5, "reproduced"),
+        (True, 0.01, 0.6, 0.5, "not reproduced"),
+        (True, 0.2, 0.4, None, "not reproduced"),
+        (True, 0.01, 0.9, None, "not reproduced"),
+        (False, 0.01, 0.4, None, "other data, shown"),
+        (False, None, 0.4, None, "other data, not shown"),
+    ],
+)
+def test_verdicts_on_claims_follow_the_rule(load, is_same_data, p, value, reaches, expected):
+    figures = {"value": value, "against": 0.8, "p": p}
+    assert load("paper_claims").claim("a", "error", figures, is_same_data, True, reaches)["verdict"] == expected
 
 
 def test_no_reply_yields_an_issue_that_nobody_stated(load):

@@ -228,6 +228,7 @@ WRITERS = {
     "accord.runtime.worker_pool": "the pipe to a worker",
     "accord_papers.rubicon.project_tables": "prompts in a temporary folder",
     "accord_papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
+    "accord_papers.soda_eval.macro_test": "a taxonomy in a temporary folder",
 }  # fmt: skip
 """Modules that open files for writing, with the files they write."""
 

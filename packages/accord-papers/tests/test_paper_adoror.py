@@ -38,6 +38,7 @@ from accord.values import Document, Sample
 from accord_papers import StudyInput, open_paper, run_parts
 from accord_papers.adoror import (
     metrics,
+    more_systems,
     prefixes,
     published,
     simulated_world,
@@ -279,7 +280,7 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(simulation, "ZETAS", (8,))
     monkeypatch.setattr(simulation, "SHOTS", (2,))
     cheap = dict.fromkeys(systems.ABLATIONS, lambda seed, towers: Neighbours(seed, towers))
-    monkeypatch.setattr(systems, "ABLATIONS", cheap)  # towers take seconds to compile
+    monkeypatch.setattr(more_systems, "ABLATIONS", cheap)  # towers take seconds to compile
     monkeypatch.setattr(tables_and_figures, "ABLATED", "neighbours")
     found = run_on_project(repeats=2)
     status = {name: result.status for name, result in found.items()}
@@ -297,10 +298,10 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
     assert rows[systems.ADOROR]["spearman"] > rows["Auto-P-Random"]["spearman"]
     assert {row["cells"] for row in found["table-6"].table.rows} == {2}
     assert [row["system"] for row in found["table-3"].table.rows] == [
-        systems.ADOROR, simulation.NO_SUBGRAPH, *systems.TABLE_3.values()
+        systems.ADOROR, simulation.NO_SUBGRAPH, *more_systems.TABLE_3.values()
     ]  # fmt: skip
     assert [(row["system"], row["n"]) for row in found["figure-2"].table.rows] == [
-        ("prompts", 3), ("draws of the demonstrations", simulation.DRAWS)
+        ("prompts", 3), ("draws of the demonstrations", more_systems.DRAWS)
     ]  # fmt: skip
     assert len(found["figure-2"].table.charts) == 2
     [everything, *_] = found["table-4"].table.rows

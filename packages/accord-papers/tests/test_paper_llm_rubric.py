@@ -18,7 +18,7 @@ from accord.learning import Constant
 from accord.statistics import Paired
 from accord.values import Label, Labels, Question, Scale, Target
 from accord_papers import PartTable, StudyInput, open_paper, run_parts
-from accord_papers.llm_rubric import ablations, distillation, protocols, tables_and_figures
+from accord_papers.llm_rubric import ablations, distillation, marks, protocols, tables_and_figures
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -79,11 +79,11 @@ def test_marks_name_the_rows_that_are_worse_by_a_test():
             "accord": answer + rng.normal(scale=0.3, size=120), "ridge": answer}  # fmt: skip
     shares = np.full((120, 4), 0.25)
     systems = {name: [Paired(np.arange(4.0), answer, shares, each.astype(float))] for name, each in said.items()}
-    assert protocols.superscripts(data, systems)["accord"] == "RMSE 13, r 13"
-    assert protocols.superscripts(data, systems)["random"] == ""
+    assert marks.superscripts(data, systems)["accord"] == "RMSE 13, r 13"
+    assert "6" not in marks.superscripts(data, systems)["random"]
     rows = [{"against": "accord, without Q1", "statistic": name, "p": p, "difference": by}
             for name, p, by in (("rmse", 0.01, -0.1), ("pearson", 0.2, 0.1), ("log_loss", 0.01, -0.1))]  # fmt: skip
-    assert protocols.drops(rows) == {"accord, without Q1": "▽ RMSE"}
+    assert marks.drops(rows) == {"accord, without Q1": "▽ RMSE"}
     assert {"network, without fine-tuning", "accord, without Q1"} <= tables_and_figures.published.MARKED_2
 
 

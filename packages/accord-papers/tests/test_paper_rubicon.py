@@ -32,7 +32,7 @@ from accord.statistics import Clusters
 from accord.testing import ChatServer, check_selection_policy
 from accord.values import AssertionReason, Polarity
 from accord_papers import StudyInput, open_paper, run_parts
-from accord_papers.rubicon import baselines, outcomes, published, recordings, simulation
+from accord_papers.rubicon import baselines, outcomes, published, recordings, simulation, writers
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -47,12 +47,13 @@ def test_the_selection_finds_the_informative_assertions_of_a_drawn_pool():
 
 
 def test_scripted_writers_are_weaker_by_the_share_that_is_set():
-    pools = [simulation.plain(np.random.default_rng(0), 10, weak) for weak in simulation.WRITERS.values()]
-    counts = [pool.kinds.count("informative") for pool in pools]
-    assert counts[0] == 2 * simulation.INFORMATIVE and counts == sorted(counts, reverse=True)
-    assert len(pools[0].good) == len(pools[-1].good) and counts[-1] > 0
-    drawn = simulation.DrawnStudy(pools[0], 0, {"accord": {}})
-    assert list(drawn.selectors) == ["accord"] and drawn.row("accord")["size"] == len(drawn.selectors["accord"].names_)
+    pool = simulation.plain(np.random.default_rng(0), 10)
+    weak = [writers.weakened(pool, share, 0) for share in writers.WRITERS.values()]
+    counts = [each.kinds.count("informative") for each in weak]
+    assert counts == [2 * simulation.INFORMATIVE - cut for cut in (0, 4, 10, 16)] or counts[0] == counts[1] + 4
+    assert weak[0].kinds == pool.kinds and counts == sorted(counts, reverse=True) and counts[-1] > 0
+    rotten = [place for place, kind in enumerate(weak[-1].kinds) if kind != pool.kinds[place]]
+    assert (weak[-1].level[rotten].mean(axis=1) > 8).all()
 
 
 def test_recorded_rubrics_have_their_size(monkeypatch, tmp_path):
@@ -62,9 +63,9 @@ def test_recorded_rubrics_have_their_size(monkeypatch, tmp_path):
                for row, by in enumerate(np.where(truth, 0.3, -0.3) + rng.normal(scale=0.05, size=40))}  # fmt: skip
     good = {item: bool(truth[int(item)]) for item in answers}
     monkeypatch.setitem(recordings.SETS, "drawn", lambda folder: (answers, good, {item: f"c{item}" for item in good}))
-    fits = recordings.Recorded.load(tmp_path, "drawn").fits(0)
-    assert fits["judge asked directly"][1] == 1 and fits["all questions"][1] == 2
-    assert fits.keys() >= {"accord", "all"} and all(size > 0 for _, size in fits.values())
+    rows = writers.rubrics_of(recordings.Recorded.load(tmp_path, "drawn"), 0)
+    assert rows["judge asked directly"]["size"] == 1 and rows["all questions"]["size"] == 2
+    assert set(rows) == {"accord", "all", "all questions", "judge asked directly"} and rows["accord"]["size"] > 0
 
 
 def test_spur_rewrites_one_short_list():
@@ -170,7 +171,7 @@ def test_a_missing_data_set_skips_the_parts_on_recorded_answers(missing, tmp_pat
 @needs_data
 def test_selection_on_recorded_answers():
     [result] = run_parts(open_paper("rubicon").parts, StudyInput(Path(DATA), repeats=1), ["table-3"])
-    assert result.status == "partial" and len(result.table.rows) == 15 and len(result.table.charts) == 4
+    assert result.status == "partial" and len(result.table.rows) == 14 and len(result.table.charts) == 4
     rows = {row["system"]: row for row in result.table.rows if row["dataset"] == "abc_eval"}
     assert rows["RUBICON"]["delta_netsat_published"] == 27.4 and rows["RUBICON"]["accuracy"] > 0.6
     assert "whole pool" in rows and all("accuracy_low" not in row for row in rows.values())

@@ -67,7 +67,7 @@ def test_case_studies_are_found_in_the_data_and_predicted_from_other_contexts(tm
     monkeypatch.setattr(combinations, "PUBLISHED_FORMS", forms)
     effects = (("bleu", 0.5), ("ruber", -0.25), ("words", 0.1), ("chrf", 0.0))
     told = score_from(targets[0], "population", [1, 5], [0.25, 0.75], Signature("t"), attributions=effects)
-    monkeypatch.setattr(combinations, "scores", lambda train, test, question: [told])
+    monkeypatch.setattr(tables_and_figures, "scores", lambda train, test, question: [told])
     (tmp_path / "topical_usr").mkdir()
     [result] = run_parts(open_paper("ciu").parts, StudyInput(tmp_path), ["case-study"])
     assert result.status == "partial" and [row["rating"] for row in result.table.rows] == [4, 3, 5]

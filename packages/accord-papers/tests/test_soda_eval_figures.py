@@ -29,7 +29,9 @@ from accord_papers import (
     revision_rows,
     run_parts,
 )
-from accord_papers.soda_eval import abc_eval, whole_run
+from accord_papers.readiness import obstacle
+from accord_papers.soda_eval import whole_run
+from accord_papers.soda_eval.macro_test import macro_f1, macro_test
 
 MAKER = "issues|model:m"
 SCORES = {"a": 2, "b": 2, "c": 5, "d": 5}
@@ -92,7 +94,7 @@ def test_paper_shows_table_2_and_both_figures_of_a_project(tmp_path: Path) -> No
         given = StudyInput(project=opened)
         [unstarted] = run_parts(parts, given, ["figures-6-7"])
         by_name = {part.name: part for part in parts}
-        obstacles = {name: by_name[name].obstacle(given) for name in ("figures", "table-2", "table-8", "abc-eval")}
+        obstacles = {name: obstacle(by_name[name], given) for name in ("figures", "table-2", "table-8", "abc-eval")}
         assert obstacles["figures"] == "" and "accord validate analysis" in obstacles["table-2"]
         assert "no ratings" in obstacles["table-8"] and "--data FOLDER" in obstacles["abc-eval"]
         assert (unstarted.status, "accord validate overall" in unstarted.reason) == ("skipped", True)
@@ -188,4 +190,5 @@ def test_mean_f1_of_two_systems_is_tested_by_dialogue() -> None:
     right, wrong = (
         {"a": Called(marked, calls, calls.astype(float), names)} for calls in (marked, np.zeros(40, dtype=bool))
     )
-    assert abc_eval.macro_test(right, wrong) < 0.02 and abc_eval.macro_test(right, right) == 1.0
+    assert macro_test(right, wrong) < 0.02 and macro_test(right, right) == 1.0
+    assert (macro_f1(right), macro_f1(wrong)) == (1.0, 0.0)

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput, validate
+from accord.edges import BadInput, count_of, validate
 from accord.evidence.bank.words import ENGLISH, pieces, taken_apart
 from accord.models.embedders import is_remote, open_embedder
 from accord.project.results import Documented
 from accord.project.workspace import Workspace
-from accord.results import Document, Figure, Section, Table, Text, counted
+from accord.results import Document, Figure, Section, Table, Text
 from accord.statistics.scale_intervals import share_interval
 from accord.store import ADJUDICATED
 from accord.values import ISSUE, Annotation, Target, Taxonomy
@@ -105,15 +105,15 @@ class CommentGroups(Documented):
         """Number of groups, or the reason why there are none, in words."""
         if self.too_few:
             return "Too few comments"
-        return f"{counted(len(self.groups), 'failure mode')} in {counted(self.comments, 'comment')}"
+        return f"{count_of(len(self.groups), 'failure mode')} in {count_of(self.comments, 'comment')}"
 
     @property
     def lead(self) -> str:
         """Counts behind the groups in one or two sentences."""
         if self.too_few:
             return self.too_few
-        return (f"{counted(self.ungrouped, 'comment')} of {self.comments:,} fit no group. A rate is the share of "
-                f"{counted(self.conversations, 'rated conversation')} with such a comment; people do not comment on "
+        return (f"{count_of(self.ungrouped, 'comment')} of {self.comments:,} fit no group. A rate is the share of "
+                f"{count_of(self.conversations, 'rated conversation')} with such a comment; people do not comment on "
                 "every failure, so it is a lower bound.")  # fmt: skip
 
     def document(self) -> Document:
@@ -164,7 +164,7 @@ def group_comments(project: Workspace, embedder: str = "") -> CommentGroups:
     stems = _stems_of(texts)
     different = len({frozenset(each) for each in stems if each})
     if different < FEWEST_COMMENTS:
-        why = (f"{counted(len(comments), 'comment')} of ratings, {different:,} of them different and with words of "
+        why = (f"{count_of(len(comments), 'comment')} of ratings, {different:,} of them different and with words of "
                f"content; at least {FEWEST_COMMENTS} are needed to find groups.")  # fmt: skip
         return CommentGroups((), len(comments), len(comments), len(rated), why)
     found = group_texts(texts, embedder, stems)
@@ -228,7 +228,7 @@ def _rate(part: str, conversations: Sequence[str], with_comment: set[str]) -> Fi
     found = share_interval([each in with_comment for each in conversations], conversations)
     n = len(conversations)
     return Figure.measured(
-        "comment_rate", found, n, counted(n, "rated conversation"), "people", part=part, source=_SOURCE
+        "comment_rate", found, n, count_of(n, "rated conversation"), "people", part=part, source=_SOURCE
     )
 
 

@@ -88,13 +88,18 @@ def paper(
 def _part_row(part: Part, project: Project | None) -> dict[str, Any]:
     """Return a part with its inputs; on a project, also the roles without a model, or another reason not to run."""
     from accord_papers import StudyInput
+    from accord_papers.readiness import obstacle
 
     row = {"part": part.name, "title": part.title, "data": part.on_data is not None,
            "project": part.on_project is not None, "limits": part.limits}  # fmt: skip
     if project is None:
         return row
     missing = part.missing_roles(project)
-    return {**row, "missing_models": missing, "obstacle": "" if missing else part.obstacle(StudyInput(project=project))}
+    return {
+        **row,
+        "missing_models": missing,
+        "obstacle": "" if missing else obstacle(part, StudyInput(project=project)),
+    }
 
 
 def _listed(found: Mapping[str, Any]) -> str:

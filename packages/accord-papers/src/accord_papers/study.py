@@ -25,7 +25,6 @@ Row = dict[str, Any]
 the range that `PartTable.brackets` names, and `NAME_published` the paper's figure."""
 Status = Literal["works", "partial", "impossible", "skipped"]
 REPEATS = 3
-PUBLIC_DATA = "the public data sets: --data FOLDER"
 FEWEST_REPEATS = 40
 """Fewest repeats with a middle 95%, which leaves one out at each end; fewer have a range, from least to largest."""
 
@@ -205,8 +204,6 @@ class Part:
         on_project: Runs the part on a project.
         limits: Reason why some or all of the part cannot be run as published: data or models that are not available.
         roles: Returns the roles of the models that the part asks on a project. `None` if it asks no model.
-        ready: Checks without a request that a project has what the part reads, and raises an error if it has not.
-            `None` for a part that needs no check.
     """
 
     name: str
@@ -215,18 +212,6 @@ class Part:
     on_project: Callable[[StudyInput], PartTable] | None = None
     limits: str = ""
     roles: Callable[[Project], Sequence[str]] | None = None
-    ready: Callable[[StudyInput], object] | None = None
-
-    def obstacle(self, given: StudyInput) -> str:
-        """Return the reason why the part does not run on a project that has its models; empty if it runs."""
-        if self.on_project is None:
-            return f"runs on {PUBLIC_DATA}" if self.on_data else self.limits
-        try:
-            if self.ready is not None:
-                self.ready(given)
-        except AccordError as error:
-            return str(error)
-        return ""
 
     def missing_roles(self, project: Project) -> list[str]:
         """Return the roles that the part asks on a project and that have no model there."""
@@ -310,7 +295,7 @@ def _run(part: Part, given: StudyInput) -> PartResult:
     if run is None:
         if part.on_data is None and part.on_project is None:
             return PartResult(part, "impossible", part.limits)
-        other = "a project: --project accord.yaml" if given.project is None else PUBLIC_DATA
+        other = "a project: --project accord.yaml" if given.project is None else "the public data sets: --data FOLDER"
         return PartResult(part, "skipped", f"runs on {other}", runs_on=other)
     if given.project is not None and (missing := part.missing_roles(given.project)):
         names = " and ".join(map(repr, missing))

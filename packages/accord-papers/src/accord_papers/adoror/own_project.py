@@ -20,8 +20,8 @@ from accord.models import (
     run,
 )
 from accord.models.requests.drivers import plan
+from accord_papers.adoror.more_systems import registered
 from accord_papers.adoror.system_answers import learned_and_asked, system_rows
-from accord_papers.adoror.systems import registered
 from accord_papers.study import Row, StudyInput
 
 

@@ -290,33 +290,6 @@ def _spread(cells: Sequence[Row], statistic: str) -> Row:
     return {"least": min(values), "mean": float(np.mean(values)), "most": max(values), "cells": len(values)}
 
 
-# --- figure 2 --------------------------------------------------------------------------------------------------------
-
-BY_HAND, DRAWS = 20, 10
-"""Prompts of figure 2a; draws of the demonstrations of figure 2b."""
-
-
-def sensitivity_to_chance(seed: int, sizes: Sizes = PAPER) -> list[Row]:
-    """Return ρ with each of 20 prompts, and with ten draws of the demonstrations on each of five test sets (figure 2).
-
-    Returns:
-        Rows with `what`: `prompt`, with random demonstrations, or `demonstrations`, with the first prompt; the number
-        of the prompt or draw (`place`), `fold`, and `rho` on the unseen inputs of that fold.
-    """
-    world = planted_utility(seed, MECHANISMS, sizes.examples, sizes.unseen, sizes.topics, BY_HAND, sizes.width)
-    rng, rows = np.random.default_rng([seed, 6]), list[Row]()
-    for what, count in (("prompt", BY_HAND), ("demonstrations", DRAWS)):
-        for place in range(count):
-            prompt = place if what == "prompt" else 0
-            pairs = []
-            for query in world.unseen:
-                shown = _with(rng.permutation(len(world.library))[:K], [prompt])
-                pairs.append((float(world.truth[query] + world.error(query, shown)[0]), float(world.truth[query])))
-            about = {"seed": seed, "what": what, "place": place}
-            rows += [{**about, "fold": fold, "rho": spearman(pairs[fold::FOLDS])} for fold in range(FOLDS)]
-    return rows
-
-
 # --- figures 4 to 6 -------------------------------------------------------------------------------------------------
 
 PROMPTS = 80

@@ -28,7 +28,7 @@ from accord.models import Flow, OnAnswer, run
 from accord.project import config_from
 from accord.statistics import DETAIL_DRAWS, STATISTICS, Clusters, Paired, bootstrap, fold_of
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
-from accord_papers.adoror.systems import ADOROR, NAMES, TABLE_1, TABLE_3, registered
+from accord_papers.adoror.systems import ADOROR, NAMES, TABLE_1, registered
 from accord_papers.study import Row
 
 MODEL = "smollm2-135m"
@@ -56,7 +56,6 @@ def ask_topical_usr(
     dimensions: Sequence[str],
     small: bool,
     step: OnAnswer = lambda purpose: None,
-    rivals: Sequence[str] = TABLE_1,
 ) -> list[Row]:
     """Return a row per split, dimension, fold and system on Topical-USR with the embedded model.
 
@@ -68,11 +67,10 @@ def ask_topical_usr(
         dimensions: Dimensions to score.
         small: Use few candidates and a short context.
         step: Called with the name of each stage.
-        rivals: Systems beside ADOROR.
     """
     scorer = {"model": f"embedded:{MODEL}", "mode": "logprobs", "context": CONTEXT if small else None}
     sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
-    about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(rivals)}
+    about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(TABLE_1)}
     config = config_from({"store": store, "models": {"scorer": scorer}, "sources": {IN_CONTEXT: about | dict(sizes)}})
     rows: list[Row] = []
     for split, dimension in product(splits, dimensions):
@@ -107,7 +105,7 @@ def system_rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
         context = [name for target, name in zip(truth, contexts_of(examples.all), strict=True) if target in answers]
         yield {
             **about,
-            "system": TABLE_3.get(name) or NAMES.get(name, name),
+            "system": NAMES.get(name, name),
             "rho": spearman(pairs),
             "answers": pairs,
             "context": context,

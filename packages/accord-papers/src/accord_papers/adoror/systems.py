@@ -1,8 +1,7 @@
 """The paper's comparison systems as plug-ins: selectors by words and by diversity, ablations, the systems of table 1.
 
 They are written against the public contract alone (docs/plugins.md). `registered` registers the selectors `bm25`,
-`diverse` and `utility`, the rivals of table 1 by the paper's names, `prompt@N` for each tried prompt, and
-`demonstrations@SEED` for other random examples.
+`diverse` and `utility`, the rivals of table 1 by the paper's names, and `prompt@N` for each tried prompt.
 """
 
 from __future__ import annotations
@@ -52,21 +51,13 @@ from accord.methods.in_context.tower_selector import (
 from accord.values import Sample
 
 ADOROR = "ADOROR"
-NAMES: Mapping[str, str] = {ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", IN_CONTEXT: ADOROR}
+NAMES = {ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", IN_CONTEXT: ADOROR}
 """This product's names of systems, as table 1 calls them."""
 TABLE_1 = (
     ZERO_SHOT, FEW_SHOT, "Auto-P-Random", "Auto-P-Selected", "Auto-P-Selected with BM25",
     "Auto-P-Selected with neighbours", "Auto-P-Selected-Ensemble", "ADOROR w/o subgraph",
 )  # fmt: skip
 """The rivals of ADOROR in table 1."""
-WITHOUT, PROMPT, DRAW = "ADOROR without", "prompt", "demonstrations"
-"""Families of rivals: without a part of the selector, with a tried prompt, with random examples of a seed."""
-TABLE_3 = {
-    f"{WITHOUT}@relative": "ADOROR w/o relative positions",
-    f"{WITHOUT}@absolute": "ADOROR w/o absolute positions",
-    f"{WITHOUT}@scores": "ADOROR w/o scores",
-}
-"""Rivals of table 3 whose selector lacks a part, by the paper's names."""
 
 # --- selectors ------------------------------------------------------------------------------------------------------
 
@@ -266,19 +257,6 @@ def selected_by(name: str, result: InContextTraining) -> Choose | None:
     return replace(recipe, selector=result.made(name).fit(recipe.library, result.pairs)).requests
 
 
-def selected_without(part: str, result: InContextTraining) -> Choose:
-    """The method with a selector that lacks a part."""
-    recipe, towers = result.recipe, TowerSettings(**dict(result.settings.towers))
-    selector = ABLATIONS[f"adoror without {part}"](result.seed, towers).fit(recipe.library, result.pairs)
-    return replace(recipe, selector=selector).requests
-
-
-def drawn_again(seed: int, result: InContextTraining) -> Choose:
-    """The best prompt, with random examples of another seed (figure 2b)."""
-    recipe = result.recipe
-    return at_random(replace(recipe, sizes=replace(recipe.sizes, seed=seed)), recipe.tasks[:1])
-
-
 def tried_prompt(number: int, result: InContextTraining) -> Choose | None:
     """The tried prompt of a rank, with random examples; `None` if fewer were tried."""
     return at_random(result.recipe, [result.search[number][0]]) if number < len(result.search) else None
@@ -307,9 +285,7 @@ def registered() -> Iterator[None]:
     for rival_name, rival in RIVALS.items():
         rivals.register(rival_name)(rival)
     rivals.family("ADOROR by", lambda name: partial(selected_by, name))
-    rivals.family(WITHOUT, lambda part: partial(selected_without, part))
-    rivals.family(PROMPT, lambda number: partial(tried_prompt, int(number)))
-    rivals.family(DRAW, lambda seed: partial(drawn_again, int(seed)))
+    rivals.family("prompt", lambda number: partial(tried_prompt, int(number)))
     try:
         yield
     finally:

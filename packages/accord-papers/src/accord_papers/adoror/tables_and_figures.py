@@ -25,11 +25,13 @@ from accord.methods.in_context.template import (
 from accord.models import SCORER
 from accord.values import Estimate, Labels, Question, Sample, Scale
 from accord_papers.adoror import metrics, published, simulation, system_answers
+from accord_papers.adoror.more_systems import BY_HAND, DRAW, DRAWS, PROMPT, TABLE_3, ask_topical_usr, chance_rows, named
 from accord_papers.adoror.own_project import ask, rated_project, settings_of
 from accord_papers.adoror.prefixes import prefix_rows
-from accord_papers.adoror.systems import ADOROR, DRAW, NAMES, PROMPT, TABLE_1, TABLE_3
+from accord_papers.adoror.systems import ADOROR, NAMES, TABLE_1
 from accord_papers.catalog import Paper
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, spread_of
+from accord_papers.readiness import CheckedPart as Part
+from accord_papers.study import PartTable, Row, StudyInput, interval_chart, spread_name, spread_of
 
 TOPICAL_USR = "topical_usr"
 COLUMNS = {"overall": "Overall", "groundness": "Uses Knowledge"}
@@ -229,7 +231,7 @@ KINDS = {"prompt": "prompts", "demonstrations": "draws of the demonstrations"}
 
 def chance(given: StudyInput) -> PartTable:
     """Figure 2 in planted worlds, and on Topical-USR with the embedded model."""
-    planted = [row for seed in range(given.repeats) for row in simulation.sensitivity_to_chance(seed)]
+    planted = [row for seed in range(given.repeats) for row in chance_rows(seed)]
     rows = [{**row, "world": "planted", "place": (row["seed"], row["place"])} for row in planted]
     note = (
         f"{CHANCE} Planted: the worlds of `table-1-planted` with 20 prompts. In the charts, lines span the test sets."
@@ -242,9 +244,9 @@ def chance(given: StudyInput) -> PartTable:
 def chance_of_project(given: StudyInput) -> PartTable:
     """Figure 2 with a project's scorer: tried prompts, and draws of the demonstrations with the best prompt."""
     with rated_project(given) as (project, training):
-        tried = min(settings_of(project).candidates + 1, simulation.BY_HAND)
-        named = [f"{PROMPT}@{n}" for n in range(tried)] + [f"{DRAW}@{n}" for n in range(simulation.DRAWS)]
-        studies = ask(project, training, [{"seed": repeat, "rivals": named} for repeat in range(given.repeats)])
+        tried = min(settings_of(project).candidates + 1, BY_HAND)
+        asking = [f"{PROMPT}@{n}" for n in range(tried)] + [f"{DRAW}@{n}" for n in range(DRAWS)]
+        studies = ask(project, training, [{"seed": repeat, "rivals": asking} for repeat in range(given.repeats)])
     rows = [{**row, "fold": fold} for fold, (asked, _) in enumerate(studies) for row in asked]
     note = CHANCE.replace("five folds", f"held-out examples of {given.repeats} splits")
     return _chance_table([{**row, "world": "project"} for row in _of_families(rows)], note, KINDS)
@@ -282,10 +284,7 @@ def _embedded_answers(given: StudyInput) -> tuple[list[Row], str]:
             f"{system_answers.MODEL}, or name your own with --project."
         )
     families = [f"{PROMPT}@{n}" for n in range(2)] + [f"{DRAW}@{seed}" for seed in range(5)]
-    rows = system_answers.ask_topical_usr(
-        folder, "sqlite:///:memory:", LIMIT, ["context"], ["Overall"], True, rivals=[*TABLE_1, *TABLE_3, *families]
-    )
-    return rows, ""
+    return ask_topical_usr(folder, LIMIT, [*TABLE_1, *TABLE_3, *families]), ""
 
 
 # --- tables 3 to 6 --------------------------------------------------------------------------------------------------
@@ -329,12 +328,11 @@ ABLATED = "adoror"
 def ablations_of_project(given: StudyInput) -> PartTable:
     """Return the loss without the subgraph or a part of the selector, with a project's scorer."""
     with rated_project(given) as (project, training):
-        named = [simulation.NO_SUBGRAPH, *TABLE_3]
-        about = {"selector": ABLATED, "rivals": named}
+        about = {"selector": ABLATED, "rivals": [simulation.NO_SUBGRAPH, *TABLE_3]}
         studies = ask(project, training, [{"seed": repeat, **about} for repeat in range(given.repeats)])
     held_out = {"split": "held out", "dimension": training.question.id}
     rows = [{**row, **held_out, "fold": fold} for fold, (asked, _) in enumerate(studies) for row in asked]
-    table = system_answers.table_1(rows)
+    table = system_answers.table_1(named(rows))
     whole = next(row["spearman"] for row in table if row["system"] == ADOROR)
     for row in table:
         is_known = row["spearman"] is not None and whole is not None and whole > 0

@@ -18,7 +18,7 @@ from accord.learning import (
 from accord.learning.answer_models.contract import matrix
 from accord.learning.answer_models.metric_curves import Bins
 from accord.statistics import Clusters
-from accord.values import Labels, Score, Unscored
+from accord.values import Labels, Score
 from accord_papers.ciu.published import METRICS, SELECTED, UNIFIED, published
 from accord_papers.ciu.responses import Rated, held_out, question_of
 from accord_papers.ciu.selection import STRATEGIES, regressed, selected
@@ -32,16 +32,11 @@ SPLITS = ("grouped", "random")
 
 def mixture(train: Rated, test: Rated, question: str, **settings: str) -> Floats:
     """Return predictions of our curves or a published form, with all choices on the training side."""
-    found = scores(train, test, question, **settings)
-    return np.array([score.value if isinstance(score, Score) else np.nan for score in found])
-
-
-def scores(train: Rated, test: Rated, question: str, **settings: str) -> Sequence[Score | Unscored]:
-    """Return the scores behind `mixture`, with the effect of each metric as attributions."""
     known = set(train.evidence.targets)
     labels = Labels(label for label in train.labels if label.target in known)
     fitted = make_head("curves", question_of(train, question), {"curves": settings}).fit(train.evidence, labels)
-    return fitted.predict(test.evidence)
+    scores = fitted.predict(test.evidence)
+    return np.array([score.value if isinstance(score, Score) else np.nan for score in scores])
 
 
 def ranks(train: Rated, *others: Rated) -> list[Floats]:

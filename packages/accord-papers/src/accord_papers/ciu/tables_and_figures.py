@@ -19,10 +19,11 @@ from accord.evidence.bank.reply_metrics import (
     EMBEDDING,
 )
 from accord.formats import read
+from accord.learning import make_head
 from accord.models import LIKELIHOOD
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
-from accord.values import Score
+from accord.values import Labels, Score, Unscored
 from accord_papers.catalog import Paper
 from accord_papers.ciu import combinations, plausibility, single_metrics
 from accord_papers.ciu.published import CASE_METRICS, CASES, LENGTH, METRICS
@@ -34,9 +35,11 @@ from accord_papers.ciu.responses import (
     Rated,
     load,
     of_project,
+    question_of,
     usable,
 )
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons
+from accord_papers.readiness import CheckedPart as Part
+from accord_papers.study import PartTable, Row, StudyInput, interval_chart, table_with_reasons
 
 _WORD = re.compile(r"[a-z0-9]+")
 TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
@@ -274,6 +277,15 @@ REASONS = 3
 """Effects that explain a prediction of the case studies."""
 
 
+def scores(train: Rated, test: Rated, question: str) -> Sequence[Score | Unscored]:
+    """Return the scores of our combination, with the effect of each metric as attributions."""
+    known = set(train.evidence.targets)
+    labels = Labels(label for label in train.labels if label.target in known)
+    fitted = make_head("curves", question_of(train, question), {"curves": {}}).fit(train.evidence, labels)
+    found: Sequence[Score | Unscored] = fitted.predict(test.evidence)
+    return found
+
+
 def case_studies(given: StudyInput) -> PartTable:
     """Tables 5 and 6: metrics, prediction and rating of three replies, predicted from other contexts."""
     folder = given.folder(TOPICAL)
@@ -294,7 +306,7 @@ def case_studies(given: StudyInput) -> PartTable:
             row["moe-ciu"] = float(forms["moe-ciu"](data.take(others), reply, "Overall")[0])
         except AccordError as error:
             row["missing"] = str(error)
-        score = combinations.scores(lexical.take(others), lexical.take(np.array([place])), "Overall")[0]
+        score = scores(lexical.take(others), lexical.take(np.array([place])), "Overall")[0]
         if isinstance(score, Score):
             row["accord"] = score.value
             row["reasons"] = ", ".join(f"{name} {effect:+.2f}" for name, effect in score.attributions[:REASONS])

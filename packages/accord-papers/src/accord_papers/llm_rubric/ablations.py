@@ -195,8 +195,7 @@ def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataS
     networks, missing = attempted(
         {name: partial(measured, predict, number=3) for name, predict in made.items()}, {"dataset": where.name}
     )
-    tests = test_rows(protocol, where, networks) if len(networks) > 1 and "network" in networks else []
-    return rows + fold_rows(protocol, where, networks) + tests + missing
+    return rows + fold_rows(protocol, where, networks) + missing
 
 
 def _whole(data: DataSet) -> DataSet:

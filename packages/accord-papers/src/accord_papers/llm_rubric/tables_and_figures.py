@@ -21,6 +21,7 @@ from accord.statistics.agreement import lowest_rmse
 from accord.values import Rubric, Sample
 from accord_papers.catalog import Paper
 from accord_papers.llm_rubric import ablations, annotators, distillation, published
+from accord_papers.llm_rubric.marks import drops, superscripts
 from accord_papers.llm_rubric.own_project import own_set, roles, systems_of
 from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
@@ -31,13 +32,12 @@ from accord_papers.llm_rubric.protocols import (
     both,
     check_manifest,
     cross_validated,
-    drops,
     fold_rows,
     learned,
-    superscripts,
     transferred,
 )
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons, with_published
+from accord_papers.readiness import CheckedPart as Part
+from accord_papers.study import PartTable, Row, StudyInput, interval_chart, table_with_reasons, with_published
 
 MOST_RATINGS, MOST_SHOWN = 30, 12
 """Figure 2 shows annotators with at least this many dialogues; on a project, about this many annotators."""
@@ -62,7 +62,7 @@ SUPERSCRIPTS = (
     "Marks: numbers of the rows with a worse RMSE or r, in paired permutation tests over dialogues with p < .05 that "
     "are not corrected, as in the paper: 1 random, 2 judge-argmax, 3 judge-expected, 4 calibrated Q0 alone, 6 accord."
 )
-DROPS = "▽: worse than the first row of its kind (`accord`, `network`), p < .05, not corrected, as in the paper."
+DROPS = "▽: worse than `accord`, p < .05, not corrected, as in the paper; rows of the network are not tested."
 MARK_HEADINGS = {"printed": "marks in the paper"}
 
 

@@ -1,4 +1,4 @@
-"""Footnote 26 on drawn users: thumbs beside the ratings of annotators, and down-sampled texts.
+"""Footnote 26 on drawn users: thumbs of users and ratings of annotators, and down-sampled texts.
 
 No public data have thumbs. Users are drawn: each sees some synthetic dialogues, and gives a thumb with a probability
 that rises with the mean rating of the dialogue and with a habit of the user's own. Most answers are "no thumb". In the
@@ -21,7 +21,7 @@ from accord_papers.study import Row
 
 THUMB = "thumb"
 USERS, SEEN = 60, 12
-"""Users, and dialogues that each of them sees."""
+"""Number of users, and of the dialogues of each user."""
 KEPT = 0.2
 """Share of the answers "no thumb" that down-sampling keeps."""
 HABIT, QUALITY, MIDDLE = 1.5, 1.2, -1.5

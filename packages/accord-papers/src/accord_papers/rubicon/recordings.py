@@ -28,8 +28,6 @@ from accord_papers.rubicon.outcomes import figures, mean_row
 from accord_papers.rubicon.simulation import MAIN
 from accord_papers.study import Row
 
-DIRECT = "Q0"
-"""Question about the whole, which is a rubric of its own."""
 Flags = NDArray[np.bool_]
 Answers = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Probability by item, question and option."""
@@ -43,8 +41,8 @@ def recorded_rows(data: Path, seeds: int) -> list[Row]:
         recorded = Recorded.load(data, name)
         found: dict[str, list[Row]] = {}
         for seed in range(seeds):
-            for system, (outcome, size) in recorded.fits(seed).items():
-                found.setdefault(system, []).append({**figures(outcome), "size": float(size)})
+            for system, outcome in recorded.outcomes(seed).items():
+                found.setdefault(system, []).append(figures(outcome))
         labels = {"dataset": name, "conversations": len(recorded.truth), "seeds": seeds}
         rows += [
             {**labels, "system": system, **mean_row(each, are_independent=False)} for system, each in found.items()
@@ -79,25 +77,17 @@ class Recorded:
 
     def outcomes(self, seed: int) -> dict[str, NetSatOutcome]:
         """Return the scores of one half of the dialogues by each system that learned on the other half."""
-        return {name: outcome for name, (outcome, _) in self.fits(seed).items()}
-
-    def fits(self, seed: int) -> dict[str, tuple[NetSatOutcome, int]]:
-        """Return `outcomes`, each with the number of assertions that the system selected."""
         candidates = {name: (self.options, settings) for name, settings in SYSTEMS.items()}
         candidates["all questions"] = (self.questions, {"policy": "all"})
-        direct = [place for place, column in enumerate(self.questions.columns) if column.question == DIRECT]
-        if direct:
-            candidates["judge asked directly"] = (self.questions.select(direct), {"policy": "all"})
         fold = stratified(self.groups, self.truth, seed, 2)
         train, test = np.flatnonzero(fold == 0), np.flatnonzero(fold == 1)
         pairs = zip(self.options.targets, self.truth, strict=True)
         labels = Labels(Label(target, "good", "people", int(each)) for target, each in pairs)
         seen = labels.filter({self.options.targets[row].conversation for row in train})
-        found: dict[str, tuple[NetSatOutcome, int]] = {}
+        found = {}
         for name, (table, settings) in candidates.items():
             selector = AssertionSelector(MAIN, settings=SelectionSettings(**settings), seed=seed)
-            outcome = selector.fit(table.take(train), seen).outcome(table.take(test), self.truth[test])
-            found[name] = outcome, len(selector.names_)
+            found[name] = selector.fit(table.take(train), seen).outcome(table.take(test), self.truth[test])
         return found
 
 
@@ -168,7 +158,7 @@ def _turns(folder: Path) -> tuple[Answers, dict[str, bool], dict[str, str]]:
     return answers, good, groups
 
 
-SETS: dict[str, Callable[[Path], tuple[Answers, dict[str, bool], dict[str, str]]]] = {
+SETS: Mapping[str, Callable[[Path], tuple[Answers, dict[str, bool], dict[str, str]]]] = {
     "llm_rubric_real": _real, "abc_eval": _turns,
 }  # fmt: skip
 """Readers of the data sets: recorded answers, good items, and the dialogue of each item."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,19 +68,13 @@ class Planted:
     good: NDArray[np.bool_]
 
 
-def plain(rng: np.random.Generator, test: int, weak: float = 0.0) -> Planted:
-    """Draw independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated.
-
-    `weak` is the share of the informative assertions that hold for every conversation instead.
-    """
+def plain(rng: np.random.Generator, test: int) -> Planted:
+    """Draw independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     for side in Polarity:
         ideas = [drawn.toward(rng, side, 1.6, 1.8) for _ in range(INFORMATIVE)]
         for place, level in enumerate(ideas):
-            if place >= round((1 - weak) * INFORMATIVE):
-                drawn.add("true of all", side, 9 + rng.normal(scale=0.5, size=len(good)))
-                continue
             drawn.add("informative", side, level)
             if place < REPEATED:
                 drawn.repeat("repeated", side, level + rng.normal(scale=0.4, size=len(good)))
@@ -154,12 +147,10 @@ def _classes(rng: np.random.Generator, test: int) -> NDArray[np.bool_]:
     return np.concatenate([rng.permutation(size) < round(GOOD * size) for size in (TRAIN, test)])
 
 
-def planted_rows(seeds: int, test: int = TEST, only: str | None = None) -> list[Row]:
-    """Return each case, or one, and system: means over seeds with their 95% intervals."""
+def planted_rows(seeds: int, test: int = TEST) -> list[Row]:
+    """Return each case and system: means over seeds with their 95% intervals."""
     rows: list[Row] = []
     for case, draw in CASES.items():
-        if only not in (None, case):
-            continue
         found: dict[str, list[Row]] = {}
         for seed in range(seeds):
             drawn = DrawnStudy(draw(np.random.default_rng(seed), test), seed)
@@ -170,25 +161,6 @@ def planted_rows(seeds: int, test: int = TEST, only: str | None = None) -> list[
     return rows
 
 
-WRITERS: Mapping[str, float] = {
-    "RUBICON": 0.0, "without design principles": 0.25, "without task description": 0.5, "without both": 0.75,
-}  # fmt: skip
-"""Scripted writers of table 2: the share of their informative assertions that hold for every conversation instead."""
-
-
-def writer_rows(seeds: int, test: int = TEST) -> list[Row]:
-    """Return the selection from the pools of scripted writers: means over seeds with their 95% intervals."""
-    rows: list[Row] = []
-    for writer, weak in WRITERS.items():
-        found = []
-        for seed in range(seeds):
-            drawn = DrawnStudy(plain(np.random.default_rng(seed), test, weak), seed, {"accord": {}})
-            found.append(drawn.row("accord"))
-        about = {"dataset": "planted pool, scripted writer", "system": writer, "weak": weak}
-        rows.append({**about, **mean_row(found, are_independent=True)})
-    return rows
-
-
 class DrawnStudy:
     """A drawn pool, deduplicated by a script that knows what repeats what, and judged by one that knows all.
 
@@ -196,7 +168,7 @@ class DrawnStudy:
         selectors: Fitted selector of each system.
     """
 
-    def __init__(self, pool: Planted, seed: int, systems: Mapping[str, Mapping[str, Any]] = SYSTEMS) -> None:
+    def __init__(self, pool: Planted, seed: int) -> None:
         self.pool = pool
         assertions = [Assertion(f"The assertion {place} holds.", side) for place, side in enumerate(pool.sides)]
         kept = [each for side in Polarity for each in _distinct(pool, [one for one in assertions if one.side is side])]
@@ -212,7 +184,7 @@ class DrawnStudy:
         seen = labels.filter(str(place) for place in range(TRAIN))
         self.selectors = {
             name: AssertionSelector.of_rubric(rubric, MAIN, SelectionSettings(**settings), seed).fit(train, seen)
-            for name, settings in systems.items()
+            for name, settings in SYSTEMS.items()
         }
 
     def _answer(self, sample: Sample, question: Question) -> dict[str, float]:
@@ -234,7 +206,7 @@ class DrawnStudy:
         pool, selected = self.pool, [self._row_of[name] for name in self.selectors[system].names_]
         right = {pool.ideas[place] for place in selected if pool.kinds[place] in ("informative", "repeated")}
         counts = {"informative": len(right) / len(selected), "found": len(right) / (2 * INFORMATIVE)}
-        return {**counts, **figures(self.outcome(system)), "size": float(len(selected))}
+        return {**counts, **figures(self.outcome(system))}
 
 
 def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:

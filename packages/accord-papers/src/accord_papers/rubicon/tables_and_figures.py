@@ -17,12 +17,14 @@ from accord.methods.learned_rubric.selection_policies import (
 )
 from accord.models import JUDGE, WRITER
 from accord_papers.catalog import Paper
+from accord_papers.readiness import CheckedPart as Part
 from accord_papers.rubicon import published
 from accord_papers.rubicon.outcomes import HEADINGS, OF_PAPER
 from accord_papers.rubicon.project_tables import RESAMPLES, ProjectTables, stability
 from accord_papers.rubicon.recordings import SETS, Recorded, recorded_rows
-from accord_papers.rubicon.simulation import INFORMATIVE, TEST, TRAIN, DrawnStudy, planted_rows, shared, writer_rows
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, with_published
+from accord_papers.rubicon.simulation import INFORMATIVE, TEST, TRAIN, DrawnStudy, planted_rows, shared
+from accord_papers.rubicon.writers import SIZE, planted_rubrics, recorded_rubrics, writer_rows
+from accord_papers.study import PartTable, Row, StudyInput, interval_chart, spread_name, with_published
 
 NAMES = {
     "accord": "RUBICON", "rubicon": "RUBICON", "targets pooled": "RUBICON, scaled targets",
@@ -106,16 +108,13 @@ RECORDED_WRITER = (
     "`whole pool` keeps all of them. Size: number of assertions. Brackets: range of the halvings, or 95% intervals of "
     "the planted pools. To run it with a model as writer and judge: --project."
 )
-SIZED = (*OF_PAPER, "size")
-RUBRICS = ("RUBICON", "judge asked directly", "all questions", "whole pool")
+SIZED = (*OF_PAPER, SIZE)
 
 
 def table_1_recorded(given: StudyInput) -> PartTable:
     """Table 1 with a recorded writer, and on planted pools."""
-    rows = _named(recorded_rows(_data(given), given.repeats))
-    rows += [{**row, "dataset": "planted pool, scripted writer"}
-             for row in _named(planted_rows(given.repeats, only="shared noise"))]  # fmt: skip
-    shown = [row for row in with_published(rows, published.TABLE_1, OF_PAPER) if row["system"] in RUBRICS]
+    rows = _named([*recorded_rubrics(_data(given), given.repeats), *planted_rubrics(given.repeats)])
+    shown = with_published(rows, published.TABLE_1, OF_PAPER)
     return PartTable(shown, ("dataset", "system"), SIZED, f"{MEASURES} {RECORDED_WRITER} {ORDER}", _charts(shown),
                      HEADINGS)  # fmt: skip
 

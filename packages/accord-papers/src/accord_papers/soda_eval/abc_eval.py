@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accord import Project
 from accord.embedded.catalogue import is_pulled
@@ -35,68 +34,20 @@ from accord.values import (
 from accord.values.issues import IssueType
 from accord_papers.study import Row, spread_of
 
-Floats = NDArray[np.float64]
 JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
 FIGURES = ("called", "precision", "recall", "f1", "alpha", "calibration_error")
 EMBEDDER = "minilm-l6"
 
 
-PERMUTATIONS = 2000
-RECORDED_JUDGE = "recorded-judge"
-
-
 def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     """Return issues called on the halves of the dialogues that were not learned from.
 
-    The systems are the recorded judge, its calibrated decision on the same kind, and calibration on all evidence. The
-    mean F1 of each system is tested against the recorded judge's on the first halving.
+    The systems are the recorded judge, its calibrated decision on the same kind, and calibration on all evidence.
 
     Args:
         folder: Folder of the data set.
         halvings: Number of random halvings of the dialogues.
     """
-    results = abc_eval_calls(folder, halvings)
-    told = _told(next(each for system, each in results.items() if system.startswith("accord")))
-    rows = [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
-    for row in rows:
-        if row["issue"] == MACRO and row["system"] != RECORDED_JUDGE:
-            row["p"] = macro_test(results[row["system"]][0], results[RECORDED_JUDGE][0])
-    return rows
-
-
-def macro_test(first: Mapping[str, Called], second: Mapping[str, Called], seed: int = 0) -> float:
-    """Return p, two-sided, of the difference in mean F1 over the kinds of issues.
-
-    Under the null hypothesis two systems are exchangeable within each dialogue: each of `PERMUTATIONS` permutations
-    swaps their calls in a random half of the dialogues.
-    """
-    names = sorted({name for called in first.values() for name in called.conversation})
-    keep = np.random.default_rng(seed).integers(0, 2, (PERMUTATIONS, len(names))).astype(float)
-    keep[0] = 1
-    total = np.zeros(PERMUTATIONS)
-    for kind, called in first.items():
-        own, other = (_counts(each, names) for each in (called, second[kind]))
-        one, two = (keep @ a + (1 - keep) @ b for a, b in ((own, other), (other, own)))
-        total += _f1(one) - _f1(two)
-    return float((np.abs(total) >= abs(total[0]) - 1e-12).mean())
-
-
-def _counts(called: Called, names: Sequence[str]) -> Floats:
-    """Return (C, 3) by dialogue: rightly called, called, marked."""
-    counts = np.zeros((len(names), 3))
-    rows = np.column_stack([called.marked & called.called, called.called, called.marked]).astype(float)
-    np.add.at(counts, np.searchsorted(names, list(called.conversation)), rows)
-    return counts
-
-
-def _f1(counts: Floats) -> Floats:
-    """Return (D,) F1 of (D, 3) counts; 0 where nothing is called or marked."""
-    both = counts[:, 1] + counts[:, 2]
-    return np.divide(2 * counts[:, 0], both, out=np.zeros(len(both)), where=both > 0)
-
-
-def abc_eval_calls(folder: Path, halvings: int) -> dict[str, list[dict[str, Called]]]:
-    """Return the calls of each system on each halving, by kind of issue."""
     behaviors = behaviors_of(folder)
     with tempfile.TemporaryDirectory() as place:
         named = Path(place) / "behaviors.yaml"
@@ -134,10 +85,11 @@ def abc_eval_calls(folder: Path, halvings: int) -> dict[str, list[dict[str, Call
             calibrated, raw = cross_validate_labels(evidence, labels, [split])
             results.setdefault(system, []).append(calibrated)
             if system == first:
-                results.setdefault(RECORDED_JUDGE, []).append(raw)
+                results.setdefault("recorded-judge", []).append(raw)
                 results.setdefault(ALWAYS, []).append({kind: each.everywhere() for kind, each in calibrated.items()})
         results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split))
-    return results
+    told = _told(results[first])
+    return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
 
 
 def behaviors_of(folder: Path) -> Taxonomy:
@@ -177,7 +129,7 @@ def halve(names: Iterable[str], seed: int) -> Split:
 
 
 def _order(system: tuple[str, Any]) -> tuple[bool, str]:
-    return system[0] != RECORDED_JUDGE, system[0]
+    return system[0] != "recorded-judge", system[0]
 
 
 def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collection[str]) -> list[Row]:

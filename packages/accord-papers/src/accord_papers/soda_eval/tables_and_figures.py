@@ -23,11 +23,12 @@ from accord.studies.shipped_studies import study_answers
 from accord.validation import summarize_issues
 from accord.values import Estimate, Question, Rubric, Scale
 from accord_papers.catalog import Paper
+from accord_papers.readiness import CheckedPart as Part
 from accord_papers.soda_eval.abc_eval import abc_eval_rows
 from accord_papers.soda_eval.figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord_papers.soda_eval.later_turns import later_turns_rows
 from accord_papers.soda_eval.whole_run import DIALOGUES, recorded_run
-from accord_papers.study import Part, PartTable, Row, StudyInput, columns_of, interval_chart, spread_name
+from accord_papers.study import PartTable, Row, StudyInput, columns_of, interval_chart, spread_name
 
 FIGURE_1 = {"Coherence": 0.0693, "Engagement": 0.0650}
 """Shares of responses with an issue; the text of the paper states these two."""
@@ -230,13 +231,10 @@ def abc_eval(given: StudyInput) -> PartTable:
          "f1_high": row.get("macro_f1_high", row.get("f1_high"))}
         for row in rows
     ]  # fmt: skip
-    note = (
-        "Halvings of whole dialogues. This set replaces SODA-EVAL's own annotations, which are on a model hub only. p: "
-        "permutation test of the mean F1 against the recorded judge's, by dialogue, on the first halving."
-    )
+    note = "Halvings of whole dialogues. This set replaces SODA-EVAL's own annotations, which are on a model hub only."
     headings = {"f1": "F1 (macro: mean over kinds)", "alpha": "α with people"}
     return PartTable(
-        shown, ("system", "issue"), ("f1", "p", "precision", "recall", "alpha"), note, headings=headings,
+        shown, ("system", "issue"), ("f1", "precision", "recall", "alpha"), note, headings=headings,
         brackets=spread_name(given.repeats, "halvings"),
     )  # fmt: skip
 

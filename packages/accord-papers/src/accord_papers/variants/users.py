@@ -1,4 +1,4 @@
-"""Users beside annotators (LLM-RUBRIC, footnote 26): a last layer of their own, and no other weights.
+"""Users and annotators (LLM-RUBRIC, footnote 26): a last layer of their own, and no other weights.
 
 A user answers questions such as a thumb, and never the main question. In the network of this module W_kᵃ = 0 for a
 user a, and V_iᵃ is learned: one padded block of rows per user in the arrays of the compiled program. An ordinary
@@ -82,7 +82,7 @@ class UserNetworkAnswers(NetworkAnswers):
 
 
 def train(shape: UserShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]) -> list[Parameters]:
-    """Train one network per job, and return those of the main question without the users' weights."""
+    """Train one network per job, and return the networks of the main question without the users' weights."""
     count = shape.annotators + shape.users
     steps, last = (schedules(sheets.annotator, count, some, terms) for some in (jobs, on_main(sheets, jobs)))
     arrays, each = tables(sheets, shape.widest), settings(jobs)
