@@ -4,7 +4,8 @@
 batch is a run of `accord score`, or a week of live scores. The latest batch is compared with the earlier ones within
 assistant versions (`accord.statistics.batch_changes`). The latest two and four together are compared as well, so that a
 small change that lasts is found, and so is each version, topic and language. Every comparison of every batch spends its
-part of the level: the probability of any false alarm is at most 5%, however many batches are read.
+part of the level: the probability of any false alarm is at most 5%, however many batches are read, if batches differ by
+themselves as assumed there.
 
 A batch that differs stays out of the reference, so that a change that lasts is reported until it ends. Scores of two
 evaluators are not compared.
