@@ -13,9 +13,9 @@ from planted_comments import LANGUAGES, MODES, NONE, planted_comments
 from served_workbench import open_workbench, token
 from sklearn.metrics import adjusted_rand_score
 
-from accord import Conversation, Turn
+from accord import Conversation, Project, Turn
 from accord.edges import BadInput
-from accord.project import Config, Project, group_comments, load_config, taxonomy_of
+from accord.project import Config, group_comments, load_config, taxonomy_of
 from accord.project.comment_groups import FEWEST_COMMENTS, group_texts
 from accord.store import ADJUDICATED
 from accord.values import Annotation, Target, load_taxonomy

@@ -15,13 +15,14 @@ from typing import cast
 
 import numpy as np
 
+from accord import Project
 from accord.evidence import Training
 from accord.methods import at_random, rivals
 from accord.methods.in_context.experiment import Choose, InContextTraining
 from accord.methods.in_context.selectors import Nodes, TowerSettings
 from accord.methods.in_context.source import IN_CONTEXT, InContext
 from accord.models import run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.values import Question, Rubric, Scale
 from accord_papers.adoror import systems
 from accord_papers.adoror.simulated_world import MECHANISMS, planted_utility

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from accord import Project
 from accord.embedded.catalogue import is_pulled
 from accord.evidence import ask_rubric
 from accord.models import Models, ModelSettings, run
-from accord.project import Project, config_from
+from accord.project import config_from
 from accord.validation import cross_validate_labels
 from accord.validation.issue_metrics import Called
 from accord_papers.soda_eval.abc_eval import CLASSIFIERS, EMBEDDER, JUDGE, behaviors_of, halve
