@@ -46,7 +46,7 @@ def test_every_page_is_in_the_navigation_or_left_out() -> None:
 def test_tokens_mark_and_dark_pictures_of_the_site_are_those_of_the_product() -> None:
     style = (DOCS / "assets" / "site.css").read_text(encoding="utf-8")
     tokens = [" ".join(each.split()) for each in re.findall(r"(?<![\w-])--(?!md-)[\w-]+:[^;]+;", style)]
-    product = " ".join((ROOT / "src/accord/charts/style.css").read_text(encoding="utf-8").split())
+    product = " ".join((ROOT / "src/accord/charts/look/style.css").read_text(encoding="utf-8").split())
     assert len(tokens) >= 10 and [each for each in tokens if each not in product] == []
     mark = next((ROOT / "src/accord/web").rglob("mark.svg"))
     assert (DOCS / SETTINGS["theme"]["logo"]).read_bytes() == mark.read_bytes()
