@@ -101,7 +101,11 @@ def scatter(
             parts += [f'<circle {mark} cx="{at(value)}" cy="{up(height_of)}"/>' for value, height_of in points]
         if line.name and points:
             value, top = points[-1]
-            where = f'x="{at(value)}" y="{max(float(up(top)) - 8, TOP + 2):.1f}" text-anchor="end"'
+            place, anchor = max(float(up(top)) - 8, TOP + 2), "end"
+            if line.is_dashed and len(points) == 2:  # a reference: its name stands below its middle, away from the ends
+                value, top = (points[0][0] + points[1][0]) / 2, (points[0][1] + points[1][1]) / 2
+                place, anchor = float(up(top)) + 16, "start"
+            where = f'x="{at(value)}" y="{place:.1f}" text-anchor="{anchor}"'
             parts.append(f'<text class="{kind}" {where}>{escape_text(line.name)}</text>')
     for link in links:
         left_at = at(link.low)

@@ -154,6 +154,7 @@ def content(
         raise BadInput("no ratings of this evaluator's question, so its agreement is unknown; import ratings")
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
+    groups = group_errors(insights, found.systems[0].name, _present(found.question, rubric).wording)
     changed, actions = drift_of(drift, rubric), list(tried.verdict.actions)
     if changed is not None and changed["moved"]:  # labels of new conversations come first
         actions = [("New conversations differ from those learned from: label some", "accord label next"), *actions]
@@ -178,7 +179,10 @@ def content(
         names=SYSTEMS,
         habits=_habits(found),
         reliability=reliability(insights),
-        groups=group_errors(insights, found.systems[0].name, _present(found.question, rubric).wording),
+        groups=groups,
+        groups_finding=next(
+            (part.text.partition(": ")[2] for part in groups.parts if isinstance(part, Text)), groups.lead
+        ),
         importance=question_importance(insights, rubric),
         curve=learning_curve(insights),
         adaptive=adaptive_curve(insights),

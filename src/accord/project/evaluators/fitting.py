@@ -15,6 +15,7 @@ from accord.decisions import rests_on
 from accord.edges import BadInput, count_of
 from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import (
+    CARD,
     Evaluator,
     EvaluatorSettings,
     FoldPlan,
@@ -102,7 +103,8 @@ def fit(
     with project.store.run("fit", asked_in(evaluator.question, project.config.shown())) as record:
         note_wordings(project.store, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
-        on_stage("compared with the evaluator before")
+        if (folder / CARD).is_file():
+            on_stage("compared with the evaluator before")
         fitted = replace(fitted, folder=folder, moved=moved_by(project, fitted, folder))
         save_unless_erased(project.store, fitted.evaluator, folder)
         fitted = replace(fitted, spent=project.budget.to_json())
