@@ -276,7 +276,7 @@ def results() -> Mapping[str, Any]:
 def test_results_are_shown_as_escaped_tables(kind: str) -> None:
     result = results()[kind]
     page = result._repr_html_()
-    assert "<table>" in page and "<img" not in page
+    assert '<table class="tbl">' in page and "<img" not in page
     assert kind in ("Imported", "Estimates") or "&lt;img" in page
     assert repr(result).startswith(f"{kind}(") and len(repr(result)) < 500 and "\n" not in repr(result)
     assert kind != "ScoreRun" or (page.count("<tr>") == 21 and "10 more rows" in page)
