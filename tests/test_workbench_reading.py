@@ -111,7 +111,9 @@ def test_rows_are_grouped_by_question_and_only_the_main_one_is_unfolded(
     folded = re.findall(r"<li><details><summary><b>(.*?)</b>", page)
     assert sum('title="Question' in each for each in folded) == 14 and page.count("<h3 dir=") == 1
     [main] = re.findall(r"<section class=\"body\">.*?</section>", page, re.DOTALL)
-    shown = re.findall(r"<th scope=\"row\" dir=\"auto\" title=\"[^\"]*\">(.*?)</th>.*?<b><data[^>]*>(.*?)</data></b>", main)
+    shown = re.findall(
+        r"<th scope=\"row\" dir=\"auto\" title=\"[^\"]*\">(.*?)</th>.*?<b><data[^>]*>(.*?)</data></b>", main
+    )
     assert shown == [
         ("Mean of people", "3"),
         *((name, str(n)) for name, n in zip(people, (4, 5, 1, 2, 3), strict=True)),
