@@ -215,7 +215,7 @@ class ExploreChart:
         drawn = scatter(lines, x, y, self.title, height=320)
         if not self.settings.color:
             return drawn
-        return Markup('<p>{}</p>{}').format(Markup("").join(key(line.kind, line.name) for line in lines), drawn)
+        return Markup("<p>{}</p>{}").format(Markup("").join(key(line.kind, line.name) for line in lines), drawn)
 
 
 def _middle_half(values: Sequence[float]) -> Estimate:
