@@ -28,7 +28,8 @@ def scatter(
     """Draw points, lines, or both, with bands: people against scores, curves, values over time.
 
     Args:
-        lines: Points and lines; `draws` says which. A line with a name has it at its last point; several points alone have a legend.
+        lines: Points and lines; `draws` says which. A line with a name has it at its last point; several points alone
+            have a legend.
         x: The axis of `ChartLine.x`; its title stands below.
         y: The axis of `ChartLine.y`; its title belongs to the head of the card, and is read by screen readers.
         title: Title, for screen readers.
