@@ -449,9 +449,7 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(ra
         page.get_by_text("Step 2 of 2").wait_for()
         page.locator("fieldset.is-current").wait_for()
         assert page.locator("mark.found").inner_text() == "sunny" and "Says too much" in page.content()
-        assert (
-            page.get_by_text("1 document").count() == 1 and "Fair." in page.locator("#questions dd").first.inner_text()
-        )
+        assert page.get_by_text("1 document").count() == 1 and "Fair." in page.locator("#questions dd").first.inner_text()
         said = page.content() + page.evaluate("async () => (await fetch(location.pathname + '.json')).text()")
         assert "secret-model" not in said and "OVERALL-COMMENT" not in said
         press(page, "4", "Enter")
