@@ -57,30 +57,30 @@ def at(page: Any) -> str:
 def test_a_lead_opens_a_list_reads_the_worst_and_comes_back(page: Any) -> None:
     page.goto("/lead")
     page.get_by_role("link", name="Scores").click()
-    page.get_by_label("Group by").select_option("topic")
+    page.get_by_label("By", exact=True).select_option("topic")
     page.wait_for_url("**by=topic**")
-    page.locator(".ranges").get_by_role("link", name="t1", exact=True).click()
+    page.locator(".axes").get_by_role("link", name="t1", exact=True).click()
     page.locator("h1", has_text="with topic t1").wait_for()
     board = at(page)
-    page.locator("svg.chart a").first.click()
-    page.locator("h1", has_text="worst first").wait_for()
-    first = page.locator("table.list tbody tr")
+    page.locator(".plot-svg a").first.click()
+    page.locator("h1", has_text="lowest scores first").wait_for()
+    first = page.locator("main .tbl tbody tr")
     values = [float(row.locator("td").first.inner_text()) for row in first.all()]
     assert values == sorted(values) and values
-    here, worst = at(page), page.locator("table.list tbody th").first
-    said = worst.locator("small").inner_text()  # such as "c17, turn 2"
+    here, worst = at(page), page.locator("main .tbl tbody th").first
+    said = worst.locator(".why").inner_text()  # such as "c17, turn 2"
     name, turn = said.partition(",")[0], int(said.rpartition(" ")[2])
     assert worst.locator("a").inner_text() == f"Turn {turn - 1} of {name}.", "the words of the user before the reply"
     worst.locator("a").click()
-    assert page.get_by_role("navigation", name="Pages").get_by_role("link", name="Studies").is_visible()
-    page.locator("h1 small").get_by_text(name, exact=True).wait_for()
+    assert page.get_by_role("navigation", name="Main").get_by_role("link", name="Studies").is_visible()
+    page.locator(".meta", has_text=f"{name} · ").wait_for()
     assert at(page).startswith(f"/conversation/{name}?")
-    chosen = page.locator("article.rated")
+    chosen = page.locator("article.is-rated")
     assert chosen.count() == 1 and f"Turn {said.rpartition(' ')[2]} of {name}." in chosen.inner_text()
     page.keyboard.press("u")
-    page.locator("table.list").wait_for()
+    page.locator("h1", has_text="first").wait_for()
     assert at(page) == here
-    page.get_by_role("link", name="Back to the board").click()
+    page.get_by_role("navigation", name="Path").get_by_role("link", name="Board").click()
     page.locator("h1", has_text="with topic t1").wait_for()
     assert at(page) == board
     page.get_by_role("link", name="topic t1").click()  # the filter is taken away
@@ -104,31 +104,31 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
     page.get_by_role("link", name="Next page").first.click()
     page.get_by_text("Page 2 of").first.wait_for()
     assert has_kept()
-    page.get_by_role("link", name="Best", exact=True).click()
-    page.locator("h1", has_text="best first").wait_for()
+    page.get_by_role("link", name="Highest", exact=True).click()
+    page.locator("h1", has_text="highest scores first").wait_for()
     page.get_by_role("link", name="Next page").first.click()
     page.get_by_text("Page 2 of").first.wait_for()
     listed = at(page)
     assert has_kept() and filters(page)["page"] == ["2"] and filters(page)["order"] == ["best"]
-    page.locator("table.list tbody a").last.click()
-    page.get_by_role("link", name="Back to the list").click()
-    page.locator("table.list").wait_for()
+    page.locator("main .tbl tbody a").last.click()
+    page.get_by_role("navigation", name="Path").get_by_role("link", name="Conversations").click()
+    page.locator("h1", has_text="first").wait_for()
     assert at(page) == listed
-    page.get_by_role("link", name="Back to the board").click()
-    page.locator("svg.chart").first.wait_for()
+    page.get_by_role("navigation", name="Path").get_by_role("link", name="Board").click()
+    page.locator(".plot-svg").first.wait_for()
     assert has_kept() and "page" not in filters(page) and "order" not in filters(page)
-    page.get_by_text("More filters").click()
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("navigation", name="Compare").get_by_role("link", name="assistant versions b and a").click()
     page.locator("h1", has_text=re.compile(r"b scores .* higher than a")).wait_for()
     assert has_kept()
-    page.get_by_label("Group by").select_option("version")
+    page.get_by_label("By", exact=True).select_option("version")
     page.wait_for_url("**by=version**")
     assert not page.get_by_role("button", name="Apply").is_visible()
-    page.get_by_label("Find in the text").fill("turn")
+    page.get_by_label("Search in conversations").fill("turn")
     page.get_by_role("searchbox").press("Enter")
     page.get_by_role("link", name="the words “turn”").wait_for()
     assert has_kept() and filters(page)["find"] == ["turn"] and "first" not in filters(page)
-    page.get_by_role("group", name="Scores").get_by_role("link", name="By people").click()
+    page.get_by_role("group", name="Scores").get_by_role("link", name="Ratings of people").click()
     page.locator("h1").wait_for()
     assert has_kept() and filters(page)["find"] == ["turn"]
 
@@ -145,11 +145,11 @@ def test_two_versions_and_two_evaluators_are_compared_in_one_click(page: Any) ->
         ),
     ):
         page.goto("/board")
-        page.get_by_text("More filters").click()
+        page.get_by_text("More", exact=True).click()
         clicks = Clicks(page)
         clicks.on(page.get_by_role("navigation", name="Compare").get_by_role("link", name=link))
         page.locator("h1", has_text=re.compile(result)).wait_for()
-        assert page.locator(".compared [aria-current]").count() == 1
+        assert page.locator("nav[aria-label=Compare] [aria-current]").count() == 1
         assert clicks.count == 1
 
 
@@ -158,33 +158,33 @@ def test_a_transcript_is_two_clicks_from_the_board(page: Any, part: str) -> None
     page.goto("/board")
     clicks = Clicks(page)
     clicks.on({
-        "part of the chart": page.locator("svg.chart a").first,
+        "part of the chart": page.locator(".plot-svg a").first,
         "all": page.get_by_role("link", name=re.compile(r"^All \d+$")),
     }[part])  # fmt: skip
-    clicks.on(page.locator("table.list tbody a").first)
-    page.locator("article.rated").wait_for()
+    clicks.on(page.locator("main .tbl tbody a").first)
+    page.locator("article.is-rated").wait_for()
     assert clicks.count <= 2 and page.url.startswith(page.evaluate("location.origin") + "/conversation/")
 
 
 def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
     page.goto("/board")
-    page.locator("svg.chart a").nth(2).focus()
+    page.locator(".plot-svg a").nth(2).focus()
     page.keyboard.press("Tab")
     said = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    count = said.split(": ")[1].partition(",")[0]
+    count = said.rpartition(", ")[2]
     page.keyboard.press("Enter")
-    page.locator("h1", has_text=f"{count} replies").wait_for()
+    page.locator("h1", has_text=count).wait_for()
     page.go_back()
-    page.locator("svg.chart").first.wait_for()
+    page.locator(".plot-svg").first.wait_for()
 
 
 def test_it_works_without_script(browser: Any, served_board: int) -> None:
     with tab(browser, served_board, java_script_enabled=False) as page:
         page.goto("/board")
-        page.get_by_label("Group by").select_option("topic")
+        page.get_by_label("By", exact=True).select_option("topic")
         page.get_by_role("button", name="Apply").click()
         page.wait_for_url("**by=topic**")
-        page.get_by_text("Compare two").click()
+        page.get_by_text("compare two").click()
         page.locator("select[name=first]").select_option("t1")
         page.locator("select[name=second]").select_option("t0")
         page.get_by_role("button", name="Compare").click()

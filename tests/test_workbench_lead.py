@@ -711,7 +711,8 @@ def read_reports(lee: Browser, look: StudySession) -> None:
     assert "24 ratings by 4 people" in page and "24 ratings by 4 people: all learned" in lee.get("/")
     assert 'id="agreement"' in page and "style=" not in page and "<script>" not in page
     assert all(f'id="{name}"' in page for name in re.findall(r'href="#(\w+)"', page))
-    assert "accord label next" not in page.partition('id="next"')[2].partition("</ol>")[0], "a button does it"
+    uses = page.partition('id="uses"')[2].partition("</section>")[0]
+    assert '<ul class="rows">' in uses and "accord label next" not in uses, "a button does it"
     for person in sorted(LEVELS):
         Panel(look, 1).rate(person, 1)
     assert json.loads(lee.get("/index.json"))["counts"]["new"] == 4

@@ -71,9 +71,9 @@ def test_the_page_and_its_data_tell_everything_that_is_known(
     assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
     for said in (
         "<b>find_article</b>(", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
-        "cited, repeated", "Predicted ratings", "Actual ratings", "<dt>Judge</dt>", "judge-1, logprobs", "Mean of people",
+        "cited, repeated", "<dt>Predicted</dt>", "<dt>Ratings</dt>", "<dt>Judge</dt>", "judge-1, logprobs", "Mean of people",
         "2 comments, 1 correction", "desk-2", "band ",
-        'href="/board/list?question=Q0"', 'class="turn rated assistant" id="t4"', "latency",
+        'href="/board/list?question=Q0"', 'class="msg turn assistant is-rated flag" id="t4"', "latency",
     ):  # fmt: skip
         assert said in page, said
     assert "Synthetic conversation" not in page and not strange(page)
@@ -107,17 +107,20 @@ def test_rows_are_grouped_by_question_and_only_the_main_one_is_unfolded(
     assert [row["question"] for row in questions] == ["Q3", *(id for id in ids if id != "Q3"), "tone"]
     assert all(len(row["ratings"]) == 5 for row in questions[:-1]) and questions[0]["mean"] == 3
     page = browser.get("/conversation/gpt-9-1")
-    assert page.count("<dt>Actual ratings</dt>") == 14, "one list of ratings for each other question"
-    assert page.count('<details class="part question">') == 14 and page.count("<h3 dir=") == 1
-    [main] = re.findall(r"<section class=\"part\">.*?</section>", page, re.DOTALL)
-    shown = re.findall(r"<span dir=\"auto\" title=\"[^\"]*\">(.*?)</span>.*?<b>(.*?)</b>", main)
+    assert page.count("<dt>Ratings</dt>") == 14, "one list of ratings for each other question"
+    folded = re.findall(r"<li><details><summary><b>(.*?)</b>", page)
+    assert sum('title="Question' in each for each in folded) == 14 and page.count("<h3 dir=") == 1
+    [main] = re.findall(r"<section class=\"body\">.*?</section>", page, re.DOTALL)
+    shown = re.findall(
+        r"<th scope=\"row\" dir=\"auto\" title=\"[^\"]*\">(.*?)</th>.*?<b><data[^>]*>(.*?)</data></b>", main
+    )
     assert shown == [
         ("Mean of people", "3"),
         *((name, str(n)) for name, n in zip(people, (4, 5, 1, 2, 3), strict=True)),
     ]
     assert 'title="Question &lt;3&gt;?"' in main, "the wording is one hover away"
     assert "too short" in page and "1 comment, 1 correction" in page and "earlier: 1" in page
-    assert "Judge, other questions: 1" in page
+    assert '<b>Judge, other questions</b><span class="grow">1</span>' in page
 
 
 def test_saved_score_is_shown_while_predictions_are_computed(
@@ -131,7 +134,7 @@ def test_saved_score_is_shown_while_predictions_are_computed(
     monkeypatch.setattr(PredictionService, "predict", lambda service, conversation: waiting)
     browser = workbench(opened=opened).browser()
     page, (low, high) = browser.get(conversation_address(RICH)), known.band or (0, 0)
-    assert f"<b>Score {known.value:.3g}</b>, band {low:.3g} – {high:.3g}" in page
+    assert f"<b>Score {known.value:.3g}</b>, band {low:.3g} to {high:.3g}" in page
     assert '<noscript><meta http-equiv="refresh"' in page and "Details of the evaluator are being computed" in page
     assert "<b>Score" not in browser.get("/conversation/chat-00"), "a conversation without a saved score"
 
@@ -146,16 +149,16 @@ def test_title_has_the_words_of_the_user_and_metadata_only_what_is_known(
     opened.store.add_annotations(alike)
     browser = workbench(opened=opened).browser()
     page = browser.get("/conversation/c-1")
-    [title] = re.findall(r"<h1>.*?</h1>", page)
-    assert title.startswith('<h1><span dir="auto">Where is &lt;my&gt; parcel?') and title.endswith(
-        "…</span> <small>c-1</small></h1>"
-    )
+    [title] = re.findall(r"<h1 dir=\"auto\">(.*?)</h1>", page)
+    assert title.startswith("Where is &lt;my&gt; parcel?") and title.endswith("…")
+    assert '<p class="meta">c-1 · ' in page
     assert re.findall(r"<dt>(.*?)</dt><dd dir=\"auto\">(.*?)</dd>", page) == [
         ("count", "0"),
         ("Assistant version", "desk-1"),
     ]
-    assert re.findall(r'title="([^"]*)">.*?<b>(.*?)</b>', page[page.index('class="ranges') :]) == [("3 people", "2")]
-    assert '<h1><span dir="auto">c-2</span></h1>' in browser.get("/conversation/c-2")
+    [chart] = re.findall(r'<table class="tbl tight axes">.*?</table>', page)
+    assert re.findall(r'title="([^"]*)">.*?<b><data[^>]*>(.*?)</data></b>', chart) == [("3 people", "2")]
+    assert '<h1 dir="auto">c-2</h1>' in browser.get("/conversation/c-2")
 
 
 def test_training_data_is_marked_in_the_transcript_and_the_list(
@@ -170,7 +173,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     def is_marked(name: str) -> bool:
         row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
         page = browser.get(f"/conversation/{name}")
-        mark = "<b>Training data</b> of the evaluator default"
+        mark = "training data of default"
         assert (mark in page) == row["in_training"]
         return mark in page
 
@@ -346,7 +349,7 @@ def test_live_scores_are_listed_with_runs(
     [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
     assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
     assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
-    assert "Saved scores: 1" in browser.get("/conversation/chat-03?open=all")
+    assert '<b>Saved scores</b><span class="grow">1</span>' in browser.get("/conversation/chat-03?open=all")
     told = browser.get("/conversation/elsewhere?turn=1")
     assert browser.status == 404 and "was scored live" in told and "accord import" in told
     assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404

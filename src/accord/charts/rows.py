@@ -86,6 +86,7 @@ def row_chart(
     low, high = domain_of([*numbers, *([0.0] if is_signed or is_bars else [])], axis)
     places = ticks(low, high, 4)
     has_ends = any(row.estimate.low is not None and not row.more for row in rows) and not is_bars
+    has_signs = is_signed or (is_bars and axis.low != 0)  # an axis from 0 holds counts and shares
     numbered = max((1 + len(row.more) for row in rows), default=1)
     has_words = any(row.words for row in rows)
 
@@ -150,7 +151,7 @@ def row_chart(
         count = "" if row.count is None else f' <small class="soft">{row.count:,}</small>'
         cells = [f'<th scope="row" dir="auto" title="{escape_text(row.label)}">{name}{count}</th>', plot(row)]
         shown = [row.estimate, *(each for each, _ in row.more)]
-        cells += [f'<td class="num"><b>{_number(each, is_signed or is_bars)}</b></td>' for each in shown]
+        cells += [f'<td class="num"><b>{_number(each, has_signs, axis.is_share)}</b></td>' for each in shown]
         cells += ["<td></td>"] * (numbered - len(shown))
         cells += [f'<td class="num soft wide">{_interval(row.estimate)}</td>'] if has_ends else []
         cells += [f'<td class="soft">{escape_text(row.words)}</td>'] if has_words else []
@@ -158,9 +159,11 @@ def row_chart(
     is_long = max((len(row.label) for row in rows), default=0) > LONG
     columns = f'<col class="col-label{" long" if is_long else ""}"/><col/>' + '<col class="col-num"/>' * numbered
     columns += ('<col class="col-ci wide"/>' if has_ends else "") + ("<col/>" if has_words else "")
+    hidden = ' class="wide"' if numbered > 1 else ""
     marks = "".join(
-        f'<text x="{at(place)}" y="14" text-anchor="middle">{format_number(place, axis.is_share)}</text>'
-        for place in places
+        f'<text{hidden if count % 2 else ""} x="{at(place)}" y="14" text-anchor="middle">'
+        f"{format_number(place, axis.is_share)}</text>"
+        for count, place in enumerate(places)  # a phone has room for every second number beside two columns
     )
     line = f'<line class="axis-line" x1="{at(low)}" x2="{at(high)}" y1="1" y2="1"/>'
     scale = f'<svg class="plot-svg" height="18" aria-hidden="true">{line}{marks}</svg>'
@@ -238,14 +241,15 @@ def _ends(estimate: Estimate) -> list[float]:
     return [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
 
 
-def _number(estimate: Estimate, is_signed: bool) -> str:
+def _number(estimate: Estimate, is_signed: bool, is_share: bool = False) -> str:
     value = estimate.value
     if value is None:
         return "–"
+    sign = "+" if is_signed else ""
+    if is_share:
+        return tag("data", f"{value:{sign}.0%}".replace("-", "−"), value=f"{value:.6g}")
     is_whole = estimate.low is None and value == round(value) and not is_signed  # such as the rating of a person
-    return tag(
-        "data", f"{value:{'+' if is_signed else ''}.{0 if is_whole else 2}f}".replace("-", "−"), value=f"{value:.6g}"
-    )
+    return tag("data", f"{value:{sign}.{0 if is_whole else 2}f}".replace("-", "−"), value=f"{value:.6g}")
 
 
 def _interval(estimate: Estimate) -> str:

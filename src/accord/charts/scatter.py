@@ -28,7 +28,8 @@ def scatter(
     """Draw points, lines, or both, with bands: people against scores, curves, values over time.
 
     Args:
-        lines: Points and lines; `draws` says which. A line with a name has it at its last point.
+        lines: Points and lines; `draws` says which. A line with a name has it at its last point; several points alone
+            have a legend.
         x: The axis of `ChartLine.x`; its title stands below.
         y: The axis of `ChartLine.y`; its title belongs to the head of the card, and is read by screen readers.
         title: Title, for screen readers.
@@ -99,7 +100,7 @@ def scatter(
             is_cloud = "line" not in line.draws and not line.ends and len(points) > 40
             mark = f'class="dot {kind}" r="4"' if is_cloud else f'class="pt {kind}" r="4"'
             parts += [f'<circle {mark} cx="{at(value)}" cy="{up(height_of)}"/>' for value, height_of in points]
-        if line.name and points:
+        if line.name and points and (line.draws != "points" or len(points) == 1):
             value, top = points[-1]
             place, anchor = max(float(up(top)) - 8, TOP + 2), "end"
             if line.is_dashed and len(points) == 2:  # a reference: its name stands below its middle, away from the ends

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartRow, Guide, interval_plot
-from accord.edges import BadInput, count_of, escape_controls, truncate_middle, write_atomically
+from accord.charts import Axis, ChartRow, row_chart
+from accord.edges import BadInput, escape_controls, truncate_middle, write_atomically
 from accord.report.page import render_page
 from accord.results import agreement_word, markdown_table, p_text, plain_markdown
 from accord.table_check import (
@@ -89,18 +90,34 @@ def check_markdown(result: CheckResult) -> str:
 
 def check_page(result: CheckResult) -> str:
     """Return the page as HTML."""
+    bias = mean_rows(result)[-1][1] if result.means.bias.value is not None and result.means.bias_p is not None else ""
     return render_page("check.html", {
-        "result": result, "version": __version__, "facts": _facts(result), "picture": _means(result),
+        "result": result, "version": __version__, "picture": _means(result), "bias": bias,
         "calibration": _calibration(result), "systems": _systems(result), "agreement": _agreement(result),
         "biases": _biases(result), "bias_rows": result.biases[:MAX_BIASES], "p_text": p_text,
-        "headline": _headline(result), "plan": list(plan_lines(result)), "repeats": list(repeat_lines(result)),
-        "strengths": _strengths(result), "pairs": list(pair_lines(result)),
+        "headline": _headline(result), "plan": [_sentence(line) for line in plan_lines(result)],
+        "repeats": [_sentence(line.partition(": ")[2]) for line in repeat_lines(result)],
+        "strengths": _strengths(result), "pairs": [_sentence(line.partition(": ")[2]) for line in pair_lines(result)],
         "has_people": any(row.people.value is not None for row in result.agreement),
-        "decisions": list(decision_lines(result)), "counts": _counts(result), "cells": _cells(result),
-        "disputed": list(disputed_lines(result)), "slice_text": slice_text, "max_slices": MAX_SLICES,
-        "max_rows": MAX_ROWS, "people_text": people_text,
-        "plain": plain, "signed": signed, "gap": lambda each: Estimate(each.difference, each.low, each.high),
+        "decisions": _decisions(result), "counts": _counts(result), "cells": _cells(result),
+        "disputed": [_sentence(line) for line in disputed_lines(result)], "slice_text": slice_text,
+        "max_slices": MAX_SLICES, "max_rows": MAX_ROWS, "people_text": people_text, "plain": plain, "signed": signed,
+        "gap": lambda each: Estimate(each.difference, each.low, each.high),
+        "mean": lambda each: Estimate(each.mean, each.low, each.high),
+        "warnings": [_sentence(line) for line in result.warnings], "notes": [_sentence(line) for line in result.notes],
     })  # fmt: skip
+
+
+def _decisions(result: CheckResult) -> list[tuple[str, str]]:
+    """Return what to decide as names with their sentences; a line that belongs to the one before it is added to it."""
+    found: list[tuple[str, str]] = []
+    for line in decision_lines(result):
+        if line.startswith(" ") and found:
+            found[-1] = found[-1][0], f"{found[-1][1]} {_sentence(line)}"
+        else:
+            name, _, text = line.partition(": ")
+            found.append((name, _sentence(text)))
+    return found
 
 
 def _sentence(line: str) -> str:
@@ -154,91 +171,81 @@ def _headline(result: CheckResult) -> str:
     return f"The judge agrees {agreement_word(judge)} with people"
 
 
-def _facts(result: CheckResult) -> list[tuple[str, str]]:
-    """Return three numbers with their meanings."""
-    main, mean = result.main, result.means.corrected
-    facts = [(_number(main.judge), f"{main.statistic} of the judge with people{_among(main.people)}")]
-    facts.append((_number(mean), f"{result.mean_name}, corrected by the labels{_ends(mean)}"))
-    facts.append((f"{result.labeled:,} of {result.rows:,}", "rows have a score and a label of a person"))
-    return facts
-
-
-def _number(figure: Estimate) -> str:
-    return "unknown" if figure.value is None else f"{figure.value:.2f}"
-
-
-def _among(people: Estimate) -> str:
-    return "" if people.value is None else f"; {people.value:.2f} among people"
-
-
-def _ends(figure: Estimate) -> str:
-    return "" if figure.low is None else f", between {figure.low:.2f} and {figure.high:.2f}"
-
-
 def _means(result: CheckResult) -> Markup:
     """Draw the mean by each estimator."""
     rows = [
         ChartRow(
             f"{row.method} *" if row.method == result.means.best else row.method,
             row.mean,
-            "model" if row.method == first else "people",
+            "tool" if row.method == first else "people",
         )
         for first in [result.means.rows[0].method if result.means.rows else ""]
         for row in result.means.rows
         if row.mean.value is not None
     ]
-    if not rows:
-        return Markup("")
-    return interval_plot(rows, Axis(result.mean_name), f"{result.mean_name} of all rows by each estimator", None)
+    return _drawn(rows, Axis(result.mean_name), f"{result.mean_name} of all rows by each estimator")
 
 
 def _agreement(result: CheckResult) -> Markup:
     """Draw the agreement of the judge with people, and that among people."""
-    rows = []
-    for row in result.agreement:
-        if row.statistic == "mean absolute error":
-            continue
-        rows += [ChartRow(row.statistic, row.judge, "model")] if row.judge.value is not None else []
-        if row.people.value is not None:
-            rows.append(ChartRow(f"{row.statistic}, among people", row.people, "people"))
-    return interval_plot(rows, Axis("agreement"), "Agreement with people", None) if rows else Markup("")
+    shown = [row for row in result.agreement if row.statistic != "mean absolute error"]
+    has_people = any(row.people.value is not None for row in shown)
+    rows = [
+        ChartRow(row.statistic, row.judge, "tool", more=[(row.people, "people")] if has_people else ())
+        for row in shown
+        if row.judge.value is not None or row.people.value is not None
+    ]
+    return _drawn(rows, Axis("agreement"), "Agreement with people", heads=["judge", "people"] if has_people else ())
 
 
 def _calibration(result: CheckResult) -> Markup:
     """Draw the mean label for each score of the judge."""
-    rows = [ChartRow(f"{row.name} ({count_of(row.n, 'label')})", row.mean, "people") for row in result.calibration]
-    if not rows:
-        return Markup("")
+    rows = [ChartRow(row.name, row.mean, "people", count=row.n) for row in result.calibration]
     low, high = result.scale.ends
-    middle = [Guide(result.means.corrected.value, "corrected mean")] if result.means.corrected.value is not None else []
-    axis = Axis(f"{result.mean_name} among labels", low, high)
-    return interval_plot(rows, axis, "Mean label for each score of the judge", None, middle)
+    ends = [end for row in rows for end in (row.estimate.low, row.estimate.high) if end is not None]
+    axis = Axis(f"{result.mean_name} among labels", min(low, *ends, low), max(high, *ends, high))
+    return _drawn(rows, axis, "Mean label for each score of the judge")
 
 
 def _systems(result: CheckResult) -> Markup:
     """Draw the corrected mean of each system, and the judge's."""
-    rows = []
-    for mean, judge in zip(result.systems.systems, result.systems.judge_means, strict=True):
-        rows.append(ChartRow(mean.system, Estimate(mean.mean, mean.low, mean.high), "people"))
-        rows += [ChartRow(f"{mean.system}, judge alone", Estimate(judge), "model")] if judge is not None else []
+    judged = result.systems.judge_means
+    has_judge = any(judge is not None for judge in judged)
+    rows = [
+        ChartRow(
+            mean.system,
+            Estimate(mean.mean, mean.low, mean.high),
+            "people",
+            more=[(Estimate(judge), "tool")] if has_judge else (),
+        )
+        for mean, judge in zip(result.systems.systems, judged, strict=True)
+    ]
     axis = Axis(result.mean_name if result.pairs is None else "win rate")
-    return interval_plot(rows, axis, "Corrected means of systems", None) if rows else Markup("")
+    return _drawn(rows, axis, "Corrected means of systems", heads=["corrected", "judge"] if has_judge else ())
 
 
 def _strengths(result: CheckResult) -> Markup:
     """Draw the strengths of versions in a table of pairs, and those by the judge alone."""
-    rows = []
-    for each in () if result.pairs is None else result.pairs.strengths:
-        rows.append(ChartRow(each.version, each.strength, "people"))
-        rows.append(ChartRow(f"{each.version}, judge alone", Estimate(each.judge), "model"))
-    return interval_plot(rows, Axis("strength (log-odds)"), "Strengths of versions", 0.0) if rows else Markup("")
+    rows = [
+        ChartRow(each.version, each.strength, "people", more=[(Estimate(each.judge), "tool")])
+        for each in (() if result.pairs is None else result.pairs.strengths)
+    ]
+    heads = ["corrected", "judge"]
+    return _drawn(rows, Axis("strength (log-odds)"), "Strengths of versions", heads=heads, is_signed=True)
 
 
 def _biases(result: CheckResult) -> Markup:
-    """Draw the bias of each slice."""
+    """Draw the bias of each slice; those that are significant have the color of the judge."""
     rows = [
         ChartRow(f"{row.by}: {row.group}" if row.group else f"per doubling of the {row.by}", row.bias,
-                 "flagged" if row.is_biased else "model")
+                 "tool" if row.is_biased else "neutral")
         for row in result.biases[:MAX_BIASES]
     ]  # fmt: skip
-    return interval_plot(rows, Axis("bias compared with the other rows"), "Bias by slice", 0.0) if rows else Markup("")
+    return _drawn(rows, Axis("bias compared with the other rows"), "Bias by slice", is_signed=True)
+
+
+def _drawn(
+    rows: Sequence[ChartRow], axis: Axis, title: str, *, heads: Sequence[str] = (), is_signed: bool = False
+) -> Markup:
+    """Draw rows; empty without any."""
+    return row_chart(rows, axis, title, heads=heads, is_signed=is_signed) if rows else Markup("")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, line_chart, row_chart, scatter
 from accord.edges import sendable, write_atomically
 from accord.report.page import render_page
 from accord.studies import StudyOutcome
@@ -40,7 +40,7 @@ def write_issues_page(
         "found": found,
         "taxonomy": taxonomy,
         "signature": sorted({each.signature for each in assessments}),
-        "plots": issue_plots(found, taxonomy),
+        "charts": page_charts(found, taxonomy),
         "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
         "validation": {each.flow: {**each.results, "examples": each.examples} for each in validation},
     }
@@ -57,6 +57,46 @@ def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> li
             seen.add(each.target.conversation)
             shown.append(each)
     return shown
+
+
+def page_charts(found: IssueStatistics, taxonomy: Taxonomy) -> dict[str, Markup]:
+    """Return the charts of the page by their names; a chart without values is empty."""
+    kinds = sorted((kind for kind in found.types if kind.turns), key=lambda kind: kind.turns, reverse=True)
+    rows = [
+        ChartRow(kind.type, Estimate(kind.share), "tool" if kind.critical else "neutral", count=kind.turns)
+        for kind in kinds
+    ]
+    scores = sorted({*found.dialogue_mean, *found.dialogue_minimum})
+    dialogues = [
+        ChartRow(
+            str(score),
+            Estimate(found.dialogue_mean.get(score, 0)),
+            more=[(Estimate(found.dialogue_minimum.get(score, 0)), "neutral")],
+        )
+        for score in scores
+    ]
+    return {
+        "kinds": _bars(rows, Axis("share of turns", 0, is_share=True), "Kinds of issues"),
+        "counts": _bars(_numbers(found.issues_per_turn), Axis("turns", 0), "Issues per turn"),
+        "scores": _bars(_numbers(found.scores), Axis("turns", 0), "Scores of turns"),
+        "dialogues": _bars(dialogues, Axis("dialogues", 0), "Scores of dialogues", ["mean", "lowest"]),
+        "kinds_by_score": _kinds_by_score(found, taxonomy),
+        "positions": _shares_along(found.by_position, "turn"),
+        "days": _shares_along(found.by_day, "day"),
+    }
+
+
+def _numbers(counts: Mapping[int, int]) -> list[ChartRow]:
+    return [ChartRow(str(value), Estimate(count)) for value, count in counts.items()]
+
+
+def _bars(rows: Sequence[ChartRow], axis: Axis, title: str, heads: Sequence[str] = ()) -> Markup:
+    return row_chart(rows, axis, title, is_bars=True, heads=heads) if rows else Markup("")
+
+
+def _shares_along(rows: Sequence[GroupCounts], title: str) -> Markup:
+    """Draw the share of turns with an issue by position or day; empty with fewer than two."""
+    return scatter([_line_of(rows)], *_axes_along(rows, title)) if len(rows) > 1 else Markup("")
 
 
 def issue_plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, Markup]]:
@@ -110,11 +150,17 @@ def _dialogues(found: IssueStatistics) -> Markup:
 
 def _along(rows: Sequence[GroupCounts], title: str) -> Markup:
     """Draw the share of turns with an issue by position or day."""
-    if len(rows) < 2:
-        return Markup("")
-    line = ChartLine(range(len(rows)), [row.with_issues or 0.0 for row in rows], draws="line points")
+    return line_chart([_line_of(rows)], *_axes_along(rows, title)) if len(rows) > 1 else Markup("")
+
+
+def _line_of(rows: Sequence[GroupCounts]) -> ChartLine:
+    return ChartLine(range(len(rows)), [row.with_issues or 0.0 for row in rows], draws="line points")
+
+
+def _axes_along(rows: Sequence[GroupCounts], title: str) -> tuple[Axis, Axis, str]:
+    """Return the axes and the title of a chart of shares by position or day."""
     x = Axis(title, labels={place: str(row.group) for place, row in enumerate(rows)})
-    return line_chart([line], x, Axis("turns with an issue", 0, 1, is_share=True), f"Turns with an issue by {title}")
+    return x, Axis("turns with an issue", 0, 1, is_share=True), f"Turns with an issue by {title}"
 
 
 def _worst(each: IssueAnnotation, conversation: Conversation | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from accord.board import DIMENSIONS, BoardFilters
-from accord.charts import Axis, ChartLine, ChartRow, row_chart, scatter, ticks
+from accord.charts import Axis, ChartLine, ChartRow, key, row_chart, scatter, ticks
 from accord.edges import BadInput
 from accord.statistics import Clusters, group_means
 from accord.values import Estimate
@@ -212,7 +212,10 @@ class ExploreChart:
             own = [(at, value) for (_, at), its, value in points if its == color]
             xs, ys = zip(*own, strict=True)
             lines.append(ChartLine(xs, ys, kind=f"s{number}", name=color, draws="points"))
-        return scatter(lines, x, y, self.title, height=320)
+        drawn = scatter(lines, x, y, self.title, height=320)
+        if not self.settings.color:
+            return drawn
+        return Markup("<p>{}</p>{}").format(Markup("").join(key(line.kind, line.name) for line in lines), drawn)
 
 
 def _middle_half(values: Sequence[float]) -> Estimate:
