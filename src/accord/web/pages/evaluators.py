@@ -66,7 +66,7 @@ class _EvaluatorPages:
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
-            drawn=None if compared is None else _drawn(compared),
+            is_fitted=in_use is not None, drawn=None if compared is None else _drawn(compared),
             cost_chart=_cost_chart(data["costs"]["rows"]), waiting=bool(state["fitting"]),
             is_learned=candidate is not None
             and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
