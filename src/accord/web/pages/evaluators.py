@@ -141,7 +141,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the rows of the table with their errors drawn on one axis, and the references of the evaluator in use."""
     ledgers = [Ledger.from_json(row["ledger"]) for row in rows]
     found: list[dict[str, Any]] = [
-        {**row, "kind": "tool", "figure": each.get("error"), "correlation": each.get("r")}
+        {**row, "kind": "tool", "plot": None, "figure": each.get("error"), "correlation": each.get("r")}
         for row, each in zip(rows, ledgers, strict=True)
     ]
     own = next((each for each in ledgers if "error" in each), Ledger())
