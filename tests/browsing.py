@@ -110,5 +110,5 @@ def recolour(page: Any) -> None:
     page.evaluate("""async () => {
         const { dataset } = document.documentElement, button = document.getElementById("look");
         button ? button.click() : dataset.look = dataset.look === "dark" ? "light" : "dark";
-        await Promise.all(document.getAnimations().map((each) => each.finished));  // colors that change slowly
+        await Promise.allSettled(document.getAnimations().map((each) => each.finished));  // colors that change slowly
     }""")

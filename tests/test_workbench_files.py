@@ -27,8 +27,8 @@ SECRET = "sk-of-the-server-12345"
 
 
 def hidden_fields(page: str) -> dict[str, str]:
-    """Return the hidden fields of a page's last form, as a browser sends them again."""
-    form = page[page.rindex("<form method") :]
+    """Return the hidden fields of a page's last form that previews or saves, as a browser sends them again."""
+    form = next(form for form in page.split("<form method")[::-1] if 'name="do"' in form)
     found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)
     return {name: html.unescape(value).replace("\n", "\r\n") for name, value in found}
 

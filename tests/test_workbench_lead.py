@@ -451,7 +451,8 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def fit_and_promote(loop: BackgroundLearning) -> None:
     loop.retrain()
-    loop.promote()
+    if loop.state()["candidate"] is not None:  # the first evaluator is in use at once
+        loop.promote()
     loop.jobs.wait()
 
 
@@ -475,8 +476,7 @@ def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[...,
     panel.everybody(7)
     assert not look.studies.predictions("look") and "evaluator" not in StudyProgress(look).sentence()
     loop.retrain()
-    assert loop.evaluator is None and load_report(loop.folder) is not None
-    loop.promote()
+    assert loop.evaluator is not None and load_report(loop.folder) is None, "a first evaluator is in use at once"
     loop.jobs.wait()
     assert loop.evaluator is not None and not loop.reasons
     asked = next(assignment for person in LEVELS if (assignment := look.take(person)) is not None)
@@ -575,8 +575,8 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callab
     panel.everybody(2)
     loop.jobs.wait()
     folder = loop.folder
-    assert loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
-    promote_candidate(folder)
+    first = json.loads((folder / "refit.json").read_text(encoding="utf-8"))
+    assert loop.state()["candidate"] is None and first["labels"] >= 24, "the first evaluator is in use at once"
     loop.retrain()
     report = load_report(folder)
     assert report["before"]["n"] == report["now"]["n"] == 28
@@ -663,11 +663,18 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
     assert lee.post("/lead/fit", form="0" * 64)[0] == 403
     assert lee.post("/lead/fit", form=token(page))[0] == 303
+    first = settled(lee)
+    assert first["candidate"] is None and first["evaluator"]["name"] == "default", "a first fit needs no promotion"
+    page = lee.get("/evaluators")
+    assert "in use" in page and "No evaluator is fitted yet" not in page and "Fit an evaluator" not in page
+    assert "Nothing is left to do" not in page and "Compare and promote" not in lee.get("/")
+    assert lee.post("/lead/fit", form=token(page))[0] == 303
     candidate = settled(lee)["candidate"]
-    assert candidate["labels"] == 24 and "first evaluator of the project" in candidate["summary"]
-    assert "A candidate, fitted" in lee.get("/evaluators")
+    assert candidate["labels"] == 24 and "A candidate, fitted" in lee.get("/evaluators")
     step = json.loads(lee.get("/index.json"))["next"][0]
-    assert (step["text"], step["address"]) == ("Check the candidate", "/evaluators#next")
+    assert (step["text"], step["address"], step["button"]) == (
+        "Check the candidate", "/evaluators#next", "Compare and promote"
+    )  # fmt: skip
     for path in ("/", "/index.json", "/lead", "/lead.json", "/lead/look", "/evaluators", "/import", "/rate/none"):
         assert str(tmp_path) not in lee.get(path), path
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"

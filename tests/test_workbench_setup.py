@@ -303,7 +303,7 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     bench = workbench(people=["ann", "bob"], leads=["eva"])
     browser = bench.browser("eva")
     page = browser.get("/")
-    assert "0 of 12 <progress" in page and "<h1>No ratings yet</h1>" in page and "No scores yet" in page
+    assert "0 of 12 <progress" in page and '<h1 dir="auto">No ratings yet</h1>' in page and "No scores yet" in page
     assert "12 conversations, no ratings" in page
     data = json.loads(browser.get("/index.json"))
     assert [step["address"] for step in data["next"]] == ["/lead/look"]
@@ -322,7 +322,7 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     page = browser.get("/")
     assert "Use &lt;b&gt;default&lt;/b&gt;" in page or "scores</h1>" in page or "Not yet: " in page
     assert "24 ratings by 2 people: all learned" in page and "use <b>" not in page and not strange(page)
-    assert page.count('class="primary"') <= 1, "a page has one main button"
+    assert page.count('class="btn primary"') <= 1, "a page has one main button"
     data = json.loads(browser.get("/index.json"))
     assert ("/lead/score", "Score all") in [(step["address"], step["button"]) for step in data["next"]]
 
@@ -346,7 +346,8 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     left = next(step for text, step in steps.items() if "still need a rating" in text)
     assert left["text"] == "6 items still need a rating" and left["reason"] == "First look · waiting for bob"
     assert left["reminder"].startswith("Please rate the next conversations of “First look”: http://")
-    assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
+    assert left["reminder"].count("/rate/look") == 1 and "Remind them" in page
+    assert 'data-copy="Please rate' in page
     [row] = json.loads(browser.get("/index.json"))["studies"]
     assert (row["people"], row["waiting"], row["full"]) == (["ann", "bob"], ["bob"], 6)
     assert row["disputed"] == sum(place > 1 for place in places) > 0 and row["adjudicated"] == 0
@@ -356,7 +357,7 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     assert not strange(page)
 
 
-def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> None:
+def test_home_states_and_draws_the_difference_of_groups(workbench: StartWorkbench) -> None:
     bench = workbench()
     bench.project.mart.add(rows())
     browser = bench.browser()
@@ -366,9 +367,9 @@ def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> 
     assert (
         trend["headline"].startswith("No clear difference between b and a on Satisfaction")
         and f"<p>{trend['headline']}" in page
-        and "Scores by assistant version" in page
+        and '<h2 id="scores">Difference b − a</h2>' in page
     )
-    assert 'class="ranges"' in page and "/board?system=a" in page and not strange(page)
+    assert 'class="pt tool"' in page and 'href="/board"' in page and not strange(page)
 
 
 def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conversations(
@@ -387,12 +388,12 @@ def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conve
     page, trend = browser.get("/"), json.loads(browser.get("/index.json"))["trend"]
     learned = "The evaluator learned from all 120 conversations; import new ones to compare versions by scores."
     assert trend["note"] == learned and learned in page and not strange(page)
-    assert "People’s ratings by assistant version" in page and "/board?answers=given&amp;system=a" in page
-    assert 'class="point people"' in page and 'class="point model"' not in page
+    assert "By people: 120 rated replies, 60 and 60." in page and 'href="/board"' in page
+    assert 'class="pt people"' in page and 'class="pt tool"' not in page
     assert {each["name"]: each["value"] for each in trend["groups"]} == {"a": 3.5, "b": 2.5}
     bench.project.mart.add([{**each, "conversation": f"new-{each['conversation']}"} for each in rows()])
     page, trend = browser.get("/"), json.loads(browser.get("/index.json"))["trend"]
-    assert trend["note"] == "" and 'class="point model"' in page and "People’s ratings" not in page
+    assert trend["note"] == "" and 'class="pt tool"' in page and "By people" not in page
 
 
 def test_main_button_imports_new_conversations_if_there_are_no_new_scores() -> None:
@@ -478,7 +479,7 @@ def test_form_of_a_study_has_the_main_question_first_and_the_whole_wording(start
     page = html.unescape(browser.get("/studies/new"))
     names = re.findall(r'name="question\.([^"]+)"', page)
     assert names[0] == rubric.main and sorted(names) == sorted(each.id for each in rubric.questions)
-    assert all(each.text in page for each in rubric.questions) and page.count('class="primary"') == 1
+    assert all(each.text in page for each in rubric.questions) and page.count('class="btn primary"') == 1
     assert "guidelines of this study" in page and "instructions of the" in page
     fields = study_fields(browser, annotators_per_item="2", sample="4")
     assert "for each person" not in shown_after(browser, "/studies/new", **fields), "nobody takes part yet"
@@ -496,7 +497,7 @@ def test_rubric_lists_the_main_question_first_with_its_number_in_the_file(starte
     assert int(places[0]) == [each.id for each in rubric.questions].index(rubric.main) and len(set(places)) == len(
         places
     )
-    assert all(each.text in page for each in rubric.questions) and page.count('class="primary"') == 1
+    assert all(each.text in page for each in rubric.questions) and page.count('class="btn primary"') == 1
     assert "Earlier ratings stay" in page and "people agree" not in page and "clearer wording" not in page
 
 
@@ -728,7 +729,8 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     for name, row in zip(("default", "constant"), data[::-1], strict=True):
         [error] = [each for each in row["ledger"] if each["figure"] == "error"]
         assert row["name"] == name and figure_html(Figure.from_json(error)) in page and "12 held-out" in error["about"]
-    assert 'id="compare"' in page and 'class="ranges"' in page and not strange(page)
+    compared = page.partition('id="compare"')[2].partition("</section>")[0]
+    assert compared.count('class="pt tool"') == 2 and not strange(page)
     assert page.index("<details") < page.index('action="/evaluators/use"'), "a question comes first"
     used = browser.post("/evaluators/use", form=form, name="default")
     assert used[0] == 303 and used[2] == "/evaluators?done=used"

@@ -15,6 +15,7 @@ from served_workbench import Workbench, open_workbench
 
 from accord import Project
 from accord.project import config_from
+from accord.values import Label, Target
 from accord.web import ProjectFiles
 
 pytestmark = pytest.mark.browser
@@ -70,7 +71,7 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
             assert len(done) == 20 and sorted(helpful) == ([3] * 10 if name == "ann" else [1, *[3] * 9])
             assert {label.value for label in done if label.question == "polite"} == {1}
         adjudicate(lead, has_script, check)
-        fit_and_read(lead, check)
+        fit_and_read(lead, bench, check)
     assert not wrong, "\n".join(wrong)
 
 
@@ -101,7 +102,7 @@ def import_files(page: Any, folder: Path, check: Callable[[Any], None]) -> None:
     page.goto("/")
     check(page)
     page.set_input_files("#files", [str(folder / name) for name in ("chats.jsonl", "labels.csv")])
-    page.get_by_role("button", name="Import").click()
+    page.get_by_role("button", name="Import", exact=True).click()
     page.wait_for_url("**/import")
     while not page.get_by_role("link", name="Continue").is_visible():
         page.wait_for_timeout(200)
@@ -213,10 +214,21 @@ def stored(bench: Workbench, name: str) -> list[Any]:
     return [label for label in bench.project.store.labels() if label.annotator == name]
 
 
-def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
-    """Fit an evaluator, promote it, read its verdict, and open the conversation with the lowest rating."""
+def fit_and_read(page: Any, bench: Workbench, check: Callable[[Any], None]) -> None:
+    """Fit an evaluator, fit and promote the next, read its verdict, and open the conversation with the lowest rating.
+
+    The first evaluator is in use at once; a new rating makes the next one.
+    """
     page.goto("/evaluators")
     page.get_by_role("button", name=re.compile("Fit")).click()
+    page.goto("/")
+    assert "Nothing is left to do" not in page.inner_text("main")
+    wait_for(page, "/evaluators", page.locator(".badge", has_text="in use"))
+    assert "No evaluator is fitted yet" not in page.inner_text("main") and page.get_by_text("Promote").count() == 0
+    check(page)
+    bench.project.store.add_labels([Label(Target("chat-0"), "helpful", "eve", 1)])
+    page.goto("/evaluators")
+    page.get_by_role("button", name="Fit again with 1 new rating").click()
     promote = page.locator("summary", has_text="Promote")
     wait_for(page, "/evaluators", promote)
     check(page)

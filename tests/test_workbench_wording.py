@@ -57,11 +57,12 @@ def test_generated_wording_is_edited_in_a_new_version_before_the_study_opens(ben
     texts = {name: f"Is it number {name}?" for name in re.findall(r'name="(text\.\d+)"', page)}
     assert len(texts) == 2
     form = {"form": token(page), **texts, "meaning.0.0": "Rude"}
-    preview = shown_after(lea, "/rubric", do="preview", **form)
+    preview = shown_after(lea, "/rubric", do="preview", study="look", **form)
     assert lea.status == 200 and "Is it number" in preview
     shown = re.search(r'name="shown" value="([^"]+)"', preview)
     assert shown is not None
-    assert lea.post("/rubric", do="save", shown=shown[1], **form)[0] == 303
+    assert 'name="study" value="look"' in preview
+    assert lea.post("/rubric", do="save", shown=shown[1], study="look", **form)[2] == "/lead/look?done=wording"
     before, after = (load_rubric(tmp_path / name) for name in ("rubric.yaml", "rubric-2.yaml"))
     assert before.hash != after.hash and not any(map(has_generated_text, after.questions))
     assert "Is it number" in ann.get("/rate/look") and ann.status == 200, "the edited study is open"
@@ -114,6 +115,5 @@ def test_wording_form_is_accessible_and_fits_a_phone(browser: Any, bench: Workbe
         page.get_by_role("button", name="Compare and save a new version").click()
         page.get_by_text("How friendly is the assistant?").first.wait_for()
         page.get_by_role("button", name=re.compile("Save")).first.click()
-        page.wait_for_url("**/rubric?done=*")
-        page.goto("/lead/look")
+        page.wait_for_url("**/lead/look?done=wording")
         assert page.locator("#wording fieldset").count() == 1, "the other question is still to be checked"

@@ -82,8 +82,11 @@ def evaluator_text(rubric: Rubric, name: str, question: Question) -> str:
             f"{name} answers {present.shown!r} on the scale {question.scale.range}, and the rubric asks it on "
             f"{present.scale.range}"
         )
+    learned, asked = (" ".join(each.text.split()) for each in (question, present))  # in one line
     changed = (
-        f"learned {present.shown!r} as {question.text!r}, and the rubric asks {present.text!r}"
+        f"learned {present.shown!r} as {learned!r}, and the rubric asks {asked!r}"
+        if learned != asked
+        else f"learned {present.shown!r} with other line breaks than the rubric has"
         if present.text != question.text
         else f"learned {present.shown!r} with other meanings of its options or another condition than the rubric has"
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,3 +37,14 @@ def judgments() -> Path:
     'judgments.jsonl'
     """
     return Path(str(files("accord.sample"))) / "judgments.jsonl"
+
+
+@cache
+def conversation_texts() -> Mapping[str, tuple[str, ...]]:
+    """Return the messages of each conversation of the sample, by the conversation's ID.
+
+    >>> len(conversation_texts())
+    150
+    """
+    rows = map(json.loads, sources()[0].read_text(encoding="utf-8").splitlines())
+    return {row["id"]: tuple(message["content"] for message in row["messages"]) for row in rows}

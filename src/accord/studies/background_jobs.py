@@ -61,7 +61,7 @@ class BackgroundJobs:
             self.failed.pop(name, None)
         except (AccordError, OSError) as error:
             text = error.for_commands if isinstance(error, AccordError) else str(error)
-            self.failed[name] = one_line(hide_folders(text))
+            self.failed[name] = one_line(" ".join(hide_folders(text).split()))
         except Exception as error:
             fault = plugin_error(error)
             self.failed[name] = one_line(str(fault or "internal error; see the server's log"))

@@ -103,10 +103,14 @@ class BackgroundLearning:
             self.jobs.failed[f"order {study.name}"] = hide_folders(error.for_commands)
 
     def retrain(self) -> None:
-        """Fit the evaluator again as a candidate, which can then be promoted."""
+        """Fit the evaluator again as a candidate, which can then be promoted; a first one is in use at once."""
         assert self.folder is not None and self.project is not None
-        project = self.project
-        retrain(project, self.folder, lambda every: fit_offline(project, every_question=every))
+        project, folder = self.project, self.folder
+        retrain(project, folder, lambda every: fit_offline(project, every_question=every))
+        if not folder.exists():  # there is nothing to compare it with
+            promote_candidate(folder)
+            self.evaluator = project.load(folder)
+            self.jobs.add(PREPARE, self.prepare)
 
     def score(self) -> None:
         """Score all stored conversations with the evaluator in use; the scores appear on the board."""

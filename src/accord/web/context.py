@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -28,11 +29,12 @@ from starlette.exceptions import HTTPException
 
 from accord.board import Board, dimension_in_words
 from accord.charts import FONT, icon, look_file
-from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
+from accord.edges import AccordError, BadInput, escape_controls, page_text, reason_of, sendable
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import modified_at, rating_counts
 from accord.results import Figure, figure_html
+from accord.sample import conversation_texts
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric
@@ -157,6 +159,7 @@ class WorkbenchContext:
         self.reload: Callable[[], Project] = lambda: self.project
         self._is_closed = False
         self._counts: tuple[Any, dict[str, Any]] = None, {}
+        self._demo: tuple[list[str], bool] = [], False
 
     @cached_property
     def learning(self) -> BackgroundLearning:
@@ -302,6 +305,20 @@ class WorkbenchContext:
             self._counts = state, rating_counts(self.project, folder if is_fitted else None, learned).to_json()
         return dict(self._counts[1])
 
+    def is_demo(self) -> bool:
+        """Return True if all conversations of the project are from the sample that ships with Accord."""
+        store, known = self.project.store, conversation_texts()
+        try:
+            ids = list(islice(store.conversation_ids(), len(known) + 1))
+            if ids != self._demo[0]:  # texts are compared only after a change
+                is_sample = known.keys() >= set(ids) and all(
+                    known[each.id] == tuple(turn.content for turn in each.turns) for each in store.conversations(ids)
+                )
+                self._demo = ids, is_sample
+        except AccordError:
+            pass  # the page says what is wrong with the store
+        return self._demo[1]
+
     # --- responses ------------------------------------------------------------------------------------------------
 
     def render(self, template: str, visitor: Visitor | None, status: int = 200, **values: Any) -> HTMLResponse:
@@ -324,8 +341,8 @@ class WorkbenchContext:
             return names[key]
 
         shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": asked, "waiting": False, "success": "",
-                                  "project_name": self.project.config.folder.absolute().name, "is_demo": False,
-                                  **values}  # fmt: skip
+                                  "project_name": self.project.config.folder.absolute().name,
+                                  "is_demo": visitor is not None and self.is_demo(), **values}  # fmt: skip
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
 
     def _asked(self, question: str, rubric: Rubric | None = None) -> Markup | str:

@@ -75,7 +75,8 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
     """Yield the steps about the candidate, a first fit and new ratings."""
     learned, new = counts["learned"], counts["new"]
     if evaluator["candidate"]:
-        yield step_of("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
+        button = "Compare and promote" if evaluator["name"] else "Promote"
+        yield step_of("Check the candidate", evaluator["candidate"], "/evaluators#next", button)
     if evaluator["refit"] and not evaluator["fitting"]:
         place = ("/lead/fit", "Fit again") if counts["ratings"] else ("/studies/new", "Create a study")
         yield step_of("Fit again without what was erased", f"{evaluator['refit']}.", *place,

@@ -273,7 +273,7 @@ def _import(
         words = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((chats, "conversation"), (ratings, "rating"))]
         state.summary = f"{' and '.join(words)} imported"
     except (AccordError, OSError) as error:
-        state.error = one_line(reason_of(error))
+        state.error = one_line(" ".join(reason_of(error).split()))
     except Exception:
         state.error = "internal error; see the server's log"
         raise

@@ -66,7 +66,7 @@ class _EvaluatorPages:
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(
             request, "evaluators", visitor, data, learning=state, choices=choices,
-            drawn=None if compared is None else _drawn(compared),
+            is_fitted=in_use is not None, drawn=None if compared is None else _drawn(compared),
             cost_chart=_cost_chart(data["costs"]["rows"]), waiting=bool(state["fitting"]),
             is_learned=candidate is not None
             and has_learned_all(self.context.project, candidate_folder(folder), candidate["ratings"]),
@@ -141,7 +141,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the rows of the table with their errors drawn on one axis, and the references of the evaluator in use."""
     ledgers = [Ledger.from_json(row["ledger"]) for row in rows]
     found: list[dict[str, Any]] = [
-        {**row, "kind": "tool", "figure": each.get("error"), "correlation": each.get("r")}
+        {**row, "kind": "tool", "plot": None, "figure": each.get("error"), "correlation": each.get("r")}
         for row, each in zip(rows, ledgers, strict=True)
     ]
     own = next((each for each in ledgers if "error" in each), Ledger())

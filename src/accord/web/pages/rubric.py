@@ -155,6 +155,8 @@ class _RubricPages:
             elif action == "save":
                 context.project_files().change(changed, str(fields.get("shown", "")), context.reload)
                 context.drafts.drop(visitor, PAGE)
+                if (study := str(fields.get("study", ""))) in context.sessions:  # whose page has the form
+                    return RedirectResponse(f"/lead/{quote(study)}?done=wording", 303)
                 return RedirectResponse(f"{PAGE}?done=wording&saved={quote(next(iter(changed)))}", 303)
             else:
                 return RedirectResponse(f"{PAGE}/preview", 303)

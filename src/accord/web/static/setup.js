@@ -34,7 +34,7 @@ form?.addEventListener("drop", (event) => { // anywhere in the dashed box
 
 async function watch() { // show the rows read; the page loads again when the import ends
   const answer = await fetch("/import.json").then((found) => found.json()).catch(() => null);
-  if (answer?.is_running) box.firstElementChild.textContent = `${answer.upload.rows} rows read.`;
+  if (answer?.is_running) box.querySelector("p").textContent = `${answer.upload.rows} rows read.`;
   setTimeout(watch, 1000);
 }
 const box = document.getElementById("importing");
