@@ -41,6 +41,7 @@ def test_a_lead_compares_evaluators_and_estimates_means(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = led(tmp_path, monkeypatch)
+    monkeypatch.setattr(Project, "evaluator_names", lambda self: ["default"])
     opened.config = opened.config.model_copy(update={"draws": 20, "repeats": 1, "folds": 2, "evaluators": QUICK})
     bench = workbench(["ann"], ["lee"], opened)
     lee, ann = bench.browser("lee"), bench.browser("ann")
@@ -157,7 +158,8 @@ def test_a_lead_asks_models_within_a_hard_budget(
         until(lambda: gate.left < 0)
         page = lee.get("/judge")
         assert "<progress" in page and "data-waiting" in page and 'action="/judge"' not in page
-        assert lee.post("/erase/conversation", form=form)[0] in (404, 405, 422)
+        status, said, _ = lee.post("/erase", form=form, do="erase", conversation="chat-00")
+        assert status == 422 and "stop the run" in said, "its answers would be stored after the erasure"
         assert ann.post("/judge/stop", form=token(ann.get("/rate/look")))[0] == 403
         assert lee.post("/judge/stop", form=form)[0] == 303 and "Ends after the requests" in lee.get("/judge")
         gate.opened.set()

@@ -5,7 +5,9 @@ A form starts `accord compare` or `accord estimate` in the background; the page 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +17,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from accord.edges import UnknownName, redact, redact_json
+from accord.project.comparison_sections import lines
 from accord.report import show_section
 from accord.results import Section
 from accord.values import Question
@@ -45,7 +48,7 @@ class _DocumentPages:
         run = verb.last(project)
         data = {"question": project.question.id, **_run_fields(run)}
         return self.context.render_or_json(
-            request, "comparison", visitor, data, shown=_shown(run), waiting=_is_running(run), in_use=project.folder().name
+            request, "comparison", visitor, data, shown=_shown(run), waiting=_is_running(run)
         )
 
     async def compare(self, request: Request) -> Response:
@@ -61,7 +64,12 @@ class _DocumentPages:
         other = None if run is None or run.about["question"] == asked.id else run
         own = None if other is not None else run
         questions = [each.id for each in self.context.project.rubric.questions if not each.compares]
-        data = {"question": asked.id, "questions": questions, "other_is_running": _is_running(other), **_run_fields(own)}
+        data = {
+            "question": asked.id,
+            "questions": questions,
+            "other_is_running": _is_running(other),
+            **_run_fields(own),
+        }
         return self.context.render_or_json(
             request, "mean_ratings", visitor, data, shown=_shown(own), waiting=_is_running(run),
             names={id: self.context.project.rubric[id].shown for id in questions},
@@ -95,11 +103,14 @@ class _DocumentPages:
 def _compare(project: Project, run: Run) -> dict[str, Any]:
     """Compare all evaluators in this process alone, so that pages stay quick."""
     found = project.compare(jobs=1, on_step=run.begin)
-    uses, decision = found.verdict.document().sections[0], found.decision
+    decision = "" if found.decision is None else str(found.decision)
+    uses, sections = found.verdict.document().sections[0], found.sections()
+    shown = [each for each in sections if each.parts != [lines(decision)]]
     return {
-        "title": found.verdict.title, "lead": found.verdict.sentence, "best": found.best,
-        "decision": "" if decision is None else str(decision), "rated_by": project.raters_text(),
-        "sections": _drawn([uses, *found.sections()]), "json": redact_json(found.to_json()),
+        "title": found.verdict.title, "lead": found.verdict.sentence, "decision": decision,
+        "command": "" if found.best == project.config.evaluator else f"accord fit {shlex.quote(found.best)}",
+        "rated_by": project.raters_text(), "groups": _groups([uses, *shown], "On the same ratings"),
+        "json": redact_json(found.to_json()),
     }  # fmt: skip
 
 
@@ -107,16 +118,18 @@ def _estimate(project: Project, run: Run) -> dict[str, Any]:
     run.begin("evidence and scores")
     found = project.estimate()
     document = found.document()
-    return {"title": document.title, "lead": document.lead, "sections": _drawn(document.sections),
+    return {"title": document.title, "groups": _groups(document.sections, "Versions"),
             "json": redact_json(found.to_json())}  # fmt: skip
 
 
-def _drawn(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return the sections of a document as HTML."""
-    return [
-        {"heading": each.heading, "is_detail": each.is_detail, "html": Markup(redact(show_section(each)))}
-        for each in sections
-    ]
+def _groups(sections: Sequence[Section], heading: str) -> list[dict[str, Any]]:
+    """Return the sections as HTML in groups with a heading each; one without a heading joins the group before it."""
+    groups: list[dict[str, Any]] = [{"heading": heading, "is_detail": False, "parts": []}]
+    for each in sections:
+        if each.heading or each.is_detail != groups[-1]["is_detail"]:
+            groups.append({"heading": each.heading or "Remarks", "is_detail": each.is_detail, "parts": []})
+        groups[-1]["parts"].append(Markup(redact(show_section(replace(each, heading="")))))
+    return groups
 
 
 def _run_fields(run: Run | None) -> dict[str, Any]:

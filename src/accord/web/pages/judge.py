@@ -13,8 +13,17 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from accord.edges import BadInput, BudgetReached, ModelError, hide_folders, one_line, parse_whole_number, redact_message
-from accord.edges import ModelSetting, reason_of
+from accord.edges import (
+    BadInput,
+    BudgetReached,
+    ModelError,
+    ModelSetting,
+    hide_folders,
+    one_line,
+    parse_whole_number,
+    reason_of,
+    redact_message,
+)
 from accord.models import Caps, Plan
 from accord.project import JudgeRun, JudgeSelection, role_costs
 from accord.project.judges.judging import model_sources
@@ -25,6 +34,10 @@ from accord.web.started_verbs import Run
 
 PAGE = "/judge"
 UNITS = ("tokens", "requests", "money")
+"""Units of a budget."""
+_COUNTS = (
+    "samples", "questions", "answered", "requests", "min_requests", "max_requests", "attempts", "money", "max_money",
+)  # fmt: skip
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -55,7 +68,8 @@ class _JudgePages:
             plan = self._plan(everything, "again" in request.query_params)
         spent = None if run is None or run.budget is None else run.budget.to_json()
         data = {
-            "is_configured": is_configured, "problem": problem, "which": which, "limits": _limits(project.config.budget),
+            "is_configured": is_configured, "problem": problem, "which": which,
+            "limits": {unit: getattr(project.config.budget, unit) for unit in UNITS},
             "plan": None if plan is None else {**plan.state(), "result": plan.result},
             "run": None if run is None else {**run.state(), "spent": spent, "result": run.result, **run.about},
         }  # fmt: skip
@@ -143,10 +157,6 @@ def _money(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _limits(caps: Caps) -> dict[str, float | None]:
-    return {unit: getattr(caps, unit) for unit in UNITS}
-
-
 def _planned(project: Project, selection: JudgeSelection) -> dict[str, Any]:
     """Return the plan by role, as `accord judge --plan` makes it, and the costs that were measured so far."""
     plan: Plan = project.plan_judge((), selection)
@@ -161,9 +171,8 @@ def _planned(project: Project, selection: JudgeSelection) -> dict[str, Any]:
             "max_money": None if price is None else price.of(usage),
             "measured": measured[role].text() if role in measured else "",
         })  # fmt: skip
-    names = ("samples", "questions", "answered", "requests", "min_requests", "max_requests", "attempts", "money", "max_money")
     unpriced = None if plan.unpriced is None else hide_folders(model_in_words(plan.unpriced))
-    return {"roles": rows, **{name: getattr(plan, name) for name in names}, "unpriced": unpriced,
+    return {"roles": rows, **{name: getattr(plan, name) for name in _COUNTS}, "unpriced": unpriced,
             "max_tokens": sum(row["input_tokens"] + row["output_tokens"] for row in rows)}  # fmt: skip
 
 
