@@ -49,7 +49,7 @@ def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
 
 def test_rare_options_are_left_out_of_help_and_still_work() -> None:
     text = printed("judge", "--help")
-    assert not any(name in text for name in ("--people", "--longest", "--verbose"))
+    assert "--verbose" not in text and all(name in text for name in ("--people", "--longest"))
     new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
     assert "0 samples: 0 answers" in printed("judge", "--longest", "--people")
 
@@ -229,7 +229,7 @@ def test_run_ends_with_a_link_to_its_report_and_the_command_for_the_rest(folder:
     sample("chats.jsonl", "ratings.csv")
     said = printed("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")
     link = f"report: {(folder / 'accord-run/report.html').as_uri()}"
-    assert said.splitlines()[-3:] == [link, "", "all figures: the report; as text in accord-run: accord compare --all"]
+    assert said.splitlines()[-2:] == [link, "all figures: the report; as text in accord-run: accord compare --all"]
     new_project("draws: 20\n")
     invoke("import", "chats.jsonl", "ratings.csv")
     assert printed("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()

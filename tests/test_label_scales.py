@@ -223,7 +223,7 @@ def test_the_gate_fails_on_results_of_another_scale(fitted: None) -> None:
     assert "scale of" not in accord("gate", *conditions)
     asks(ELEVEN)
     output = accord("gate", *conditions, code=3)
-    assert "2 of 7 conditions not met" in output
+    assert "2 of 8 conditions not met" in output
     for what, command in (("comparison", "accord compare"), ("scores", "accord fit, then accord score")):
         assert f"scale of the latest {what}: failed: the latest {what} answer 'good' on the scale 1..5 (5)" in output
         assert f"Make new ones: {command}" in output

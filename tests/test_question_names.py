@@ -225,7 +225,7 @@ def test_explore_lists_columns_by_names_and_keeps_ids_in_its_address(workbench: 
     browser = workbench(opened=opened).browser()
     page = browser.get("/explore?y=question%3A+Q1&x=metadata%3A+system")
     assert browser.status == 200 and "Mean Natural by assistant version" in page
-    assert '<option value="question: Q1" selected>Question: Natural</option>' in page
+    assert '<option value="question: Q1" selected>Value: Question: Natural</option>' in page
     assert "question: Q1" in json.loads(browser.get("/explore.json"))["columns"]
 
 
@@ -258,7 +258,7 @@ def test_a_name_is_edited_on_the_rubric_page(bench: Workbench, tmp_path: Path) -
     assert f'name="name.{place}" value="Satisfaction" maxlength="40"' in page
     fields = {"form": token(page), f"name.{place}": MARKUP}
     preview = shown_after(browser, "/rubric", **fields, do="preview")
-    assert not strange(preview) and html.escape(MARKUP) in preview and "rating" not in preview.partition("<h2>")[0]
+    assert not strange(preview) and html.escape(MARKUP) in preview and " rating" not in preview.partition("<pre")[0]
     shown = re.search(r'name="shown" value="([^"]+)"', preview)
     assert shown is not None
     assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 409

@@ -155,6 +155,8 @@ class Ingestor:
         board: Receives the scores before they are counted.
     """
 
+    monitoring: MonitoringThread | None = None
+
     def __init__(
         self,
         scorer: LiveScorer,
@@ -169,7 +171,6 @@ class Ingestor:
         self._first = None if monitor is None else monitor.evaluator
         self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
         self._lock = Lock()
-        self.monitoring: MonitoringThread | None = None
 
     @property
     def change(self) -> BatchChange | None:

@@ -7,8 +7,19 @@ from collections.abc import Callable
 from concurrent import futures
 from threading import Lock
 
-from accord.edges import AccordError, hide_folders, one_line
+from accord.edges import AccordError, one_line, reason_of
 from accord.values import plugin_error
+
+
+def failure_text(error: Exception) -> str:
+    """Return the reason of a failure for a page; of an unexpected error, only the server's log has the details.
+
+    >>> failure_text(ZeroDivisionError("1/0"))
+    "internal error; see the server's log"
+    """
+    if isinstance(error, AccordError | OSError):
+        return one_line(reason_of(error))
+    return one_line(str(plugin_error(error) or "internal error; see the server's log"))
 
 
 class BackgroundJobs:
@@ -63,8 +74,8 @@ class BackgroundJobs:
             text = error.for_commands if isinstance(error, AccordError) else str(error)
             self.failed[name] = one_line(" ".join(hide_folders(text).split()))
         except Exception as error:
-            fault = plugin_error(error)
-            self.failed[name] = one_line(str(fault or "internal error; see the server's log"))
-            logging.getLogger("accord").exception("background job %s failed", name)
+            self.failed[name] = failure_text(error)
+            if not isinstance(error, AccordError | OSError):
+                logging.getLogger("accord").exception("background job %s failed", name)
         finally:
             self.running = None

@@ -25,10 +25,12 @@ from accord.web.pages import (
     comments,
     conversation,
     disagreement,
+    document_runs,
     evaluators,
     explore,
     home,
     imports,
+    judge,
     lead,
     login,
     new_study,
@@ -43,7 +45,7 @@ from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    study_items, disagreement, comments, settings, styles, erasing,
+    study_items, disagreement, comments, settings, styles, erasing, document_runs, judge,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

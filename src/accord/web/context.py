@@ -54,6 +54,7 @@ from accord.web.accounts import (
     parse_json,
 )
 from accord.web.project_editing import ProjectFiles
+from accord.web.started_verbs import StartedVerbs
 from accord.web.transcript import turn_content
 from accord.web.uploads import Uploads
 
@@ -75,6 +76,7 @@ DONE = {
     "settings": "The settings are saved.",
     "promoted": "The candidate is now the evaluator in use.",
     "used": "The evaluator in use is changed.",
+    "stopping": "The run ends after the requests that are under way.",
 }
 """Success messages by the value of `done` in an address. A page shows only these texts, none from the address."""
 MAX_DRAFTS = 100
@@ -125,6 +127,7 @@ class WorkbenchContext:
         board: Statistics of scores.
         drafts: Forms that were previewed and not saved; the same after a reload.
         uploads: Imports of uploaded files; the same after a reload.
+        started: Verbs that pages start; the same after a reload.
         on_close: Functions to call when the server stops, or when the project was opened again.
         on_stop: Functions to call when the server stops.
         reload: Opens the project again after a change of its files, and returns it.
@@ -153,9 +156,10 @@ class WorkbenchContext:
                 self.withdraw(name, error)
         self.attempts = AttemptLimiter()
         self.uploads = Uploads()
+        self.started = StartedVerbs()
         self.drafts = Drafts()
         self.on_close: list[Callable[[], None]] = []
-        self.on_stop: list[Callable[[], None]] = [self.uploads.jobs.close]
+        self.on_stop: list[Callable[[], None]] = [self.uploads.jobs.close, self.started.close]
         self.reload: Callable[[], Project] = lambda: self.project
         self._is_closed = False
         self._counts: tuple[Any, dict[str, Any]] = None, {}
@@ -191,7 +195,7 @@ class WorkbenchContext:
         """Return the state for the project opened again; sign-in attempts and imports stay the same."""
         context = WorkbenchContext(project, self.exposure, self.files)
         context.attempts, context.uploads, context.reload = self.attempts, self.uploads, self.reload
-        context.drafts = self.drafts
+        context.drafts, context.started = self.drafts, self.started
         return context
 
     def erased(self, name: str, kind: Literal["conversation", "annotator"] = "conversation") -> str:

@@ -143,6 +143,9 @@ class _ErasurePages:
         conversation, annotator = (text_field(fields, name, MAX_NAME) for name in ("conversation", "annotator"))
         if (unfinished := self._unfinished(conversation, annotator)) is not None:
             return unfinished
+        run = self.context.started.judge.last(self.context.project)
+        if conversation and run is not None and run.is_running:  # its answers would be stored after the erasure
+            raise BadInput("models are asked about conversations at present; stop the run on the page Judge first")
         selection, keeps = self._selection(visitor, conversation, annotator), fields.get("keep") in ("on", True)
         selection = replace(selection, keep_scores=keeps and bool(conversation), keep_labels=keeps and bool(annotator))
         return erase(self.context.project, selection, later=True).id

@@ -110,7 +110,7 @@ def described_settings(config: Config) -> list[dict[str, str]]:
         rows.append({"name": name, "text": text, "key": key})
 
     add("Conversations and ratings", _store_in_words(config), "store")
-    models = [f"{role}: {_model_in_words(each.model)}" for role, each in sorted(config.models.items())]
+    models = [f"{role}: {model_in_words(each.model)}" for role, each in sorted(config.models.items())]
     add("Models", "; ".join(models) or "none, so no text is sent to one", "models")
     add("Metrics", ", ".join(config.metrics) or "none", "metrics")
     add("Evaluator to fit", config.evaluator, "evaluator")
@@ -145,7 +145,7 @@ def _store_in_words(config: Config) -> str:
     return f"in the file {path.name}{'' if is_inside(path, config.folder) else ', outside the project folder'}"
 
 
-def _model_in_words(model: str | None) -> str:
+def model_in_words(model: str | None) -> str:
     """Return the name of a model; of a file or folder only the last part."""
     if not model:
         return "recorded answers"
