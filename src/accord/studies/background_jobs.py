@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent import futures
 from threading import Lock
 
-from accord.edges import AccordError, one_line, reason_of
+from accord.edges import AccordError, hide_folders, one_line
 from accord.values import plugin_error
 
 
@@ -18,7 +18,8 @@ def failure_text(error: Exception) -> str:
     "internal error; see the server's log"
     """
     if isinstance(error, AccordError | OSError):
-        return one_line(reason_of(error))
+        text = error.for_commands if isinstance(error, AccordError) else str(error)
+        return one_line(" ".join(hide_folders(text).split()))
     return one_line(str(plugin_error(error) or "internal error; see the server's log"))
 
 
@@ -70,9 +71,6 @@ class BackgroundJobs:
         try:
             job()
             self.failed.pop(name, None)
-        except (AccordError, OSError) as error:
-            text = error.for_commands if isinstance(error, AccordError) else str(error)
-            self.failed[name] = one_line(" ".join(hide_folders(text).split()))
         except Exception as error:
             self.failed[name] = failure_text(error)
             if not isinstance(error, AccordError | OSError):

@@ -161,7 +161,7 @@ def _planned(project: Project, selection: JudgeSelection) -> dict[str, Any]:
     """Return the plan by role, as `accord judge --plan` makes it, and the costs that were measured so far."""
     plan: Plan = project.plan_judge((), selection)
     measured = role_costs(project)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (role, model), usage in sorted(plan.most_used.items()):
         price, expected = project.budget.price(model), plan.used.get((role, model))
         rows.append({
