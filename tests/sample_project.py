@@ -120,5 +120,5 @@ def rate_next(browser: Browser, study: str, value: int = 1) -> dict[str, int]:
     fields = {name: str(value) for name in re.findall(r'type="radio" name="([^"]+)"', page)}
     fields |= dict(re.findall(r'type="hidden" name="(id\.[^"]+)" value="([^"]+)"', page))
     assert browser.post(where, form=token(page), do="finish", **fields)[0] == 303
-    shown = "".join(re.findall(r'class="revealed">.*?</p>', browser.get(where), re.DOTALL))
+    shown = "".join(re.findall(r"The evaluator's prediction of your answer to .*?</p>", browser.get(where), re.DOTALL))
     return {option: int(percent) for option, percent in re.findall(r"(\d+) \((\d+) ?%\)", shown)}
