@@ -109,13 +109,17 @@ def test_empty_folder_starts_with_three_steps_and_becomes_a_project(empty: Workb
 
 def test_example_is_loaded_once_by_a_button(empty: Workbench) -> None:
     browser = empty.browser()
-    form = token(browser.get("/"))
-    assert browser.post("/import/example", form="0" * 64)[0] == 403
+    page, demo = browser.get("/"), ">Demo</span>"
+    form = token(page)
+    assert demo not in page and browser.post("/import/example", form="0" * 64)[0] == 403
     assert browser.post("/import/example", form=form)[2] == "/import"
     state = imported(browser)
     assert state["upload"]["error"] == "" and state["conversations"] == 150 and empty.store.labels()
     assert browser.post("/import/example", form=form)[0] == 422
     assert "disabled" not in browser.get("/") and "150" in browser.get("/import")
+    assert all(demo in browser.get(path) for path in ("/", "/lead", "/evaluators", "/people", "/help", "/nothing"))
+    empty.store.add_conversations(chats(1))
+    assert demo not in browser.get("/")
 
 
 def test_the_page_shows_what_was_read_as_windows_1252_and_which_ids_were_matched(empty: Workbench) -> None:
