@@ -369,15 +369,15 @@ def test_a_conversation_of_500_messages_is_light_on_the_wire(workbench: StartWor
 def test_a_project_of_the_sample_alone_is_a_demo(tmp_path: Path) -> None:
     texts = conversation_texts()
     first, *names = list(texts)[:5]
-    with Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db"})) as opened:
-        with closing(WorkbenchContext(opened)) as context:
-            assert not context.is_demo(), "no conversation yet"
-            for added, is_demo in (
-                ([Conversation(id, tuple(Turn("user", text) for text in texts[id])) for id in names], True),
-                ([Conversation(first, (Turn("user", "Another text under its ID."),))], False),
-            ):
-                opened.store.add_conversations(added)
-                assert context.is_demo() == is_demo
+    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db"}))
+    with opened, closing(WorkbenchContext(opened)) as context:
+        assert not context.is_demo(), "no conversation yet"
+        for added, is_demo in (
+            ([Conversation(id, tuple(Turn("user", text) for text in texts[id])) for id in names], True),
+            ([Conversation(first, (Turn("user", "Another text under its ID."),))], False),
+        ):
+            opened.store.add_conversations(added)
+            assert context.is_demo() == is_demo
 
 
 def test_modules_are_named_by_their_content(tmp_path: Path) -> None:

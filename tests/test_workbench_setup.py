@@ -495,6 +495,15 @@ def test_form_of_a_study_has_the_main_question_first_and_the_whole_wording(start
     assert "about 1 item × 2 questions" in shown_after(browser, "/studies/new", **fields, items_per_annotator="1")
 
 
+def test_form_of_a_study_offers_a_version_once(started: Workbench) -> None:
+    started.store.add_conversations(
+        Conversation(f"v{n}", (Turn("user", "?"),), metadata={"system": f"v{n % 2}", "version": f"v{n % 2}", "week": n})
+        for n in range(4)
+    )
+    groups = re.findall('<optgroup label="([^"]+)"', started.browser().get("/studies/new"))
+    assert "system" in groups and "week" in groups and "version" not in groups
+
+
 def test_rubric_lists_the_main_question_first_with_its_number_in_the_file(started: Workbench) -> None:
     page, rubric = html.unescape(started.browser().get("/rubric")), load_rubric("llm-rubric")
     places = re.findall(r'name="text\.(\d+)"', page)
