@@ -87,5 +87,6 @@ def test_five_hundred_turns_are_one_page_without_script_too(browser: Any, workbe
         page.goto("/conversation/long?turn=400#t400")
         assert page.locator(".turn").count() == 500
         assert page.locator("#t400").is_visible()
+        page.get_by_label("Turns").locator("summary").click()  # the list of turns comes folded
         page.get_by_role("link", name="451 user").click()
         assert page.url.endswith("#t450")
