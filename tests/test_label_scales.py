@@ -22,6 +22,7 @@ from accord.live import (
 )
 from accord.live.ingest import EvaluatorReloader, LiveContext
 from accord.project import check_scale, rating_counts
+from accord.project.label_scales import evaluator_text
 from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 
 pytestmark = pytest.mark.usefixtures("working_folder")
@@ -400,3 +401,15 @@ def test_labels_of_a_file_that_lacks_them_keep_their_scale(rated: None) -> None:
     asks(ELEVEN)
     printed("import", labeled("half.csv", 0, 10))
     assert "20 labels of 'good' answer the present wording, 20 one with the scale 1..5 (5)" in refused("fit")
+
+
+def test_a_changed_wording_of_several_lines_is_told_in_one() -> None:
+    scale = Scale(kind=ScaleKind.ORDINAL, options=(1, 2, 3))
+    old, new, folded = (
+        Question(id="Q0", text=text, scale=scale)
+        for text in ("How good\nwas it?\n", "How\nhelpful was it?", "How good was it?")
+    )
+    rubrics = [Rubric(name="lines", main="Q0", questions=(each,)) for each in (new, folded)]
+    changed, broken = (evaluator_text(each, "default", old) for each in rubrics)
+    assert changed.endswith("as 'How good was it?', and the rubric asks 'How helpful was it?'")
+    assert "other line breaks" in broken and "\\n" not in changed + broken

@@ -100,7 +100,9 @@ def test_lead_erases_a_conversation_after_a_question_with_counts(bench: Workbenc
     assert status == 303 and receipt["text"] == "1 conversation" and receipt["places"]["yours"] == ["chats.jsonl"]
     assert {each["place"]: each["rows"] for each in receipt["places"]["rows"]}.items() >= rows.items()
     page = lea.get(f"{where.partition('?')[0]}?done=erased&back=/board/list")
-    assert 'role="status">' in page and "</svg>Erased.</p>" in page and 'href="/board/list"' in page and not strange(page)
+    assert (
+        'role="status">' in page and "</svg>Erased.</p>" in page and 'href="/board/list"' in page and not strange(page)
+    )
     assert "gpt-9-0" not in page and "Question 0" not in page
     assert [each.id for each in bench.store.conversations(["gpt-9-0", "gpt-9-1"])] == ["gpt-9-1"]
     for path in ("/conversation/gpt-9-0", "/conversation/gpt-9-0.json", "/erase?conversation=gpt-9-0"):

@@ -723,7 +723,7 @@ def read_reports(lee: Browser, look: StudySession) -> None:
     for person in sorted(LEVELS):
         Panel(look, 1).rate(person, 1)
     assert json.loads(lee.get("/index.json"))["counts"]["new"] == 4
-    assert "Fit again with 4 new ratings" in lee.get("/")
+    assert "it again with 4 new ratings" in lee.get("/")
     assert "24 ratings by 4 people" in lee.get("/evaluators/report") and not made()["is_building"]
     for name in ("../default", "default.before-x", "%3Cscript%3E", "a" * 5000, "default.candidate", "default%00"):
         lee.get(f"/evaluators/report?name={name}")

@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,6 +21,7 @@ from served_workbench import Browser, StartWorkbench, Workbench, chats, form_of,
 
 from accord import Conversation, Project, Turn
 from accord.project import config_from
+from accord.sample import conversation_texts
 from accord.store import Assignment, Item
 from accord.values import Document, Scale, Target
 from accord.web import WorkbenchContext
@@ -352,6 +354,30 @@ def test_pages_are_light(workbench: StartWorkbench) -> None:
     size = len(zlib.compress(page.encode())) + sum(sizes) + scripts["outbox.js"]
     assert size < 60_000, f"a first visit is {size} bytes on the wire"
     assert "accord.css" in {path.partition("?")[0].rpartition("/")[2] for path in linked}
+
+
+def test_a_conversation_of_500_messages_is_light_on_the_wire(workbench: StartWorkbench) -> None:
+    words = re.findall("[a-z]{2,12}", " ".join(map(" ".join, conversation_texts().values())).lower())
+    random = Random(0)
+    turns = (Turn("assistant" if n % 2 else "user", " ".join(random.choices(words, k=20))) for n in range(500))
+    bench = workbench()
+    bench.store.add_conversations([Conversation("long", tuple(turns))])
+    size = len(zlib.compress(bench.browser().get("/conversation/long").encode()))
+    assert size < 60_000, f"{size} bytes on the wire"
+
+
+def test_a_project_of_the_sample_alone_is_a_demo(tmp_path: Path) -> None:
+    texts = conversation_texts()
+    first, *names = list(texts)[:5]
+    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db"}))
+    with opened, closing(WorkbenchContext(opened)) as context:
+        assert not context.is_demo(), "no conversation yet"
+        for added, is_demo in (
+            ([Conversation(id, tuple(Turn("user", text) for text in texts[id])) for id in names], True),
+            ([Conversation(first, (Turn("user", "Another text under its ID."),))], False),
+        ):
+            opened.store.add_conversations(added)
+            assert context.is_demo() == is_demo
 
 
 def test_modules_are_named_by_their_content(tmp_path: Path) -> None:

@@ -109,13 +109,17 @@ def test_empty_folder_starts_with_three_steps_and_becomes_a_project(empty: Workb
 
 def test_example_is_loaded_once_by_a_button(empty: Workbench) -> None:
     browser = empty.browser()
-    form = token(browser.get("/"))
-    assert browser.post("/import/example", form="0" * 64)[0] == 403
+    page, demo = browser.get("/"), ">Demo</span>"
+    form = token(page)
+    assert demo not in page and browser.post("/import/example", form="0" * 64)[0] == 403
     assert browser.post("/import/example", form=form)[2] == "/import"
     state = imported(browser)
     assert state["upload"]["error"] == "" and state["conversations"] == 150 and empty.store.labels()
     assert browser.post("/import/example", form=form)[0] == 422
     assert "disabled" not in browser.get("/") and "150" in browser.get("/import")
+    assert all(demo in browser.get(path) for path in ("/", "/lead", "/evaluators", "/people", "/help", "/nothing"))
+    empty.store.add_conversations(chats(1))
+    assert demo not in browser.get("/")
 
 
 def test_the_page_shows_what_was_read_as_windows_1252_and_which_ids_were_matched(empty: Workbench) -> None:
@@ -489,6 +493,15 @@ def test_form_of_a_study_has_the_main_question_first_and_the_whole_wording(start
     page = shown_after(browser, "/studies/new", **fields)
     assert "4 items, 2 people each: about 3 items × 2 questions for each person" in page
     assert "about 1 item × 2 questions" in shown_after(browser, "/studies/new", **fields, items_per_annotator="1")
+
+
+def test_form_of_a_study_offers_a_version_once(started: Workbench) -> None:
+    started.store.add_conversations(
+        Conversation(f"v{n}", (Turn("user", "?"),), metadata={"system": f"v{n % 2}", "version": f"v{n % 2}", "week": n})
+        for n in range(4)
+    )
+    groups = re.findall('<optgroup label="([^"]+)"', started.browser().get("/studies/new"))
+    assert "system" in groups and "week" in groups and "version" not in groups
 
 
 def test_rubric_lists_the_main_question_first_with_its_number_in_the_file(started: Workbench) -> None:

@@ -245,7 +245,7 @@ def _table_html(
     is_text: bool = False,
 ) -> str:  # fmt: skip
     def cells(tag: str, line: Sequence[str]) -> str:
-        return "".join(f"<{tag}>{cell}</{tag}>" for cell in line)
+        return "".join(f"<{tag}>{cell}</{tag}>" if cell else "<td></td>" for cell in line)  # no empty heading
 
     head = f"<thead><tr>{cells('th', [*map(_text_html, header)])}</tr></thead>" if header else ""
     title = f"<caption>{_text_html(caption)}</caption>" if caption else ""

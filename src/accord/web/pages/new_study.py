@@ -208,14 +208,22 @@ class _StudyForm:
         )  # fmt: skip
 
     def _facets(self) -> dict[str, list[tuple[str, int]]]:
-        """Return metadata entries with their values, the most frequent first, of the first conversations."""
+        """Return metadata entries with their values, the most frequent first, of the first conversations.
+
+        An entry that always repeats the version of the assistant is left out.
+        """
         counts: dict[str, Counter[str]] = {}
+        differing = {"system"}
         for conversation in islice(self.context.project.store.conversations(), MAX_SURVEYED):
             entries = {**conversation.metadata, "system": conversation.system}
             for key, value in entries.items():
                 if isinstance(value, str | int | bool) and value != "":
                     counts.setdefault(key, Counter())[str(value)] += 1
-        return {key: found.most_common() for key, found in sorted(counts.items()) if 1 < len(found) <= MAX_VALUES}
+                    differing.update([key] if value != conversation.system else [])
+        return {
+            key: found.most_common() for key, found in sorted(counts.items())
+            if key in differing and 1 < len(found) <= MAX_VALUES
+        }  # fmt: skip
 
 
 def study_from_form(values: Mapping[str, str], project: Project) -> tuple[str, dict[str, Any]]:
