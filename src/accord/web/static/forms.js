@@ -26,10 +26,8 @@ async function look() {
   const text = await fetch(location.href).then((answer) => answer.text()).catch(() => "");
   const { body } = new DOMParser().parseFromString(text, "text/html");
   if (text && !("waiting" in body.dataset)) return location.reload();
-  for (const part of document.querySelectorAll("[data-live]")) { // progress of the work
-    const now = body.querySelector(`#${part.id}`);
-    if (now) part.replaceWith(now);
-  }
+  const live = "[data-live]", now = body.querySelector(live);
+  if (now) document.querySelector(live)?.replaceWith(now);
   setTimeout(look, 2000);
 }
 addEventListener("DOMContentLoaded", () => {
