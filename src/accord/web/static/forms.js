@@ -1,4 +1,4 @@
-// Forms: buttons are off while a form is sent; a waiting page shows progress, and loads again at the end.
+// Forms: buttons are off while a form is sent; a waiting page shows when work ends.
 // Buttons with data-copy copy a text, or the value of the field with this id.
 const sent = new Map(); // by form: the buttons switched off
 addEventListener("submit", (event) => {
