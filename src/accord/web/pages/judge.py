@@ -173,7 +173,7 @@ def _planned(project: Project, selection: JudgeSelection) -> dict[str, Any]:
         })  # fmt: skip
     unpriced = None if plan.unpriced is None else hide_folders(model_in_words(plan.unpriced))
     return {"roles": rows, **{name: getattr(plan, name) for name in _COUNTS}, "unpriced": unpriced,
-            "max_tokens": sum(row["input_tokens"] + row["output_tokens"] for row in rows)}  # fmt: skip
+            "max_tokens": sum(usage.total for usage in plan.most_used.values())}  # fmt: skip
 
 
 def _judged(project: Project, run: Run, selection: JudgeSelection, caps: Mapping[str, float]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-// Forms: buttons are off while a form is sent; a page that waits for background work loads again when the work ends.
+// Forms: buttons are off while a form is sent; a waiting page shows when work ends.
 // Buttons with data-copy copy a text, or the value of the field with this id.
-const sent = new Map(); // by form: the buttons that were switched off
+const sent = new Map(); // by form: the buttons switched off
 addEventListener("submit", (event) => {
   const form = event.target;
   if (event.defaultPrevented || form.target === "_blank") return;
   if (sent.has(form)) return event.preventDefault();
   sent.set(form, []);
-  setTimeout(() => { // the browser reads the pressed button after this event, and leaves out one that is off
+  setTimeout(() => { // the browser reads the pressed button after this event, not one that is off
     if (!sent.has(form)) return;
     const buttons = [...form.elements].filter((each) => each.type === "submit" && !each.disabled);
     for (const button of buttons) button.disabled = true;
@@ -26,10 +26,8 @@ async function look() {
   const text = await fetch(location.href).then((answer) => answer.text()).catch(() => "");
   const { body } = new DOMParser().parseFromString(text, "text/html");
   if (text && !("waiting" in body.dataset)) return location.reload();
-  for (const part of document.querySelectorAll("[data-live]")) { // progress of the work
-    const now = body.querySelector(`#${part.id}`);
-    if (now) part.replaceWith(now);
-  }
+  const id = "#progress", now = body.querySelector(id);
+  if (now) document.querySelector(id)?.replaceWith(now);
   setTimeout(look, 2000);
 }
 addEventListener("DOMContentLoaded", () => {
