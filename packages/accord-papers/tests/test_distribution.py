@@ -38,7 +38,7 @@ def test_entry_points_are_installed_and_load(group, entry, value):
 
 def test_published_heads_and_answer_models_are_registered():
     assert {"svr", "gated", "concat", "label-free"} <= set(heads.names())
-    assert set(answer_models.names()) == {"svr", "gated", "concat", "grid"}
+    assert set(answer_models.names()) == {"svr", "gated", "concat", "grid", "users", "balanced"}
 
 
 def test_each_distribution_requires_a_range_of_the_other():

@@ -4,7 +4,7 @@ from .config import json_schema as json_schema, load_config as load_config, load
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .comparison_sections import full_sections as full_sections, group_bias as group_bias
-from .comparison_sections import groups_table as groups_table, short_section as short_section
+from .comparison_sections import groups_table as groups_table, lines as lines, short_section as short_section
 from .comment_groups import CommentGroup as CommentGroup, CommentGroups as CommentGroups
 from .comment_groups import group_comments as group_comments, taxonomy_of as taxonomy_of
 from .counts_of_ratings import has_learned_all as has_learned_all
@@ -33,7 +33,9 @@ from .evaluators.gap_search import find_gaps as find_gaps, GAP_METHOD as GAP_MET
 from .evaluators.gap_search import GAPS as GAPS
 from .evaluators.fit_cache import single_threaded as single_threaded
 from .evaluators.retrain import candidate_folder as candidate_folder, IN_USE as IN_USE
-from .evaluators.retrain import verdict_in_use as verdict_in_use
+from .evaluators.retrain import load_report as load_report, promote_candidate as promote_candidate
+from .evaluators.retrain import recover_promotion as recover_promotion, restore_evaluator as restore_evaluator
+from .evaluators.retrain import retrain as retrain, verdict_in_use as verdict_in_use
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files
@@ -53,7 +55,8 @@ from .judges.issue_corrections import correct_issue as correct_issue, corrected 
 from .judges.issue_corrections import correction_of as correction_of, Corrections as Corrections
 from .judges.issue_corrections import current_corrections as current_corrections, undo_correction as undo_correction
 from .judges.judge_audit import audit_judge as audit_judge, latest_audit as latest_audit, plan_audit as plan_audit
-from .judges.judging import judge as judge, JudgeSelection as JudgeSelection, plan_judge as plan_judge
+from .judges.judging import judge as judge, JudgeSelection as JudgeSelection, model_sources as model_sources
+from .judges.judging import plan_judge as plan_judge
 from .judges.recorded_judges import find_recordings as find_recordings, keep_judgements as keep_judgements
 from .judges.recorded_judges import note_judgements as note_judgements, recorded_agreement as recorded_agreement
 from .judges.recorded_judges import RecordedAgreement as RecordedAgreement, remove_judgements as remove_judgements

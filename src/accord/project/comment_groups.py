@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, count_of, validate
 from accord.evidence.bank.words import ENGLISH, pieces, taken_apart
-from accord.models.embedders import is_remote, open_embedder
+from accord.models import is_remote, open_embedder
 from accord.project.results import Documented
 from accord.project.workspace import Workspace
 from accord.results import Document, Figure, Section, Table, Text
-from accord.statistics.scale_intervals import share_interval
+from accord.statistics import share_interval
 from accord.store import ADJUDICATED
 from accord.values import ISSUE, Annotation, Target, Taxonomy
 

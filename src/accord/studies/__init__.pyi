@@ -7,7 +7,7 @@ from .agreement.annotators import annotator_habits as annotator_habits, smallest
 from .agreement.annotators import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
 from .agreement.annotators import decompose_disagreement as decompose_disagreement
 from .agreement.annotators import DisagreementParts as DisagreementParts
-from .background_jobs import BackgroundJobs as BackgroundJobs
+from .background_jobs import BackgroundJobs as BackgroundJobs, failure_text as failure_text
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts

@@ -12,13 +12,18 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
-from accord.project import Workspace, check_question, comparable_labels, fit_offline, modified_at, use_evaluator
-from accord.project.evaluators.retrain import (
+from accord.project import (
+    Workspace,
+    check_question,
+    comparable_labels,
+    fit_offline,
     load_report,
+    modified_at,
     promote_candidate,
     recover_promotion,
     restore_evaluator,
     retrain,
+    use_evaluator,
 )
 from accord.scoring import score_file
 from accord.store import Assignment

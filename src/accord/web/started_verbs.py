@@ -14,7 +14,7 @@ from typing import Any
 from accord.edges import AccordError, BadInput, BudgetReached
 from accord.models import Budget
 from accord.store import Erasures, store_file
-from accord.studies.background_jobs import BackgroundJobs, failure_text
+from accord.studies import BackgroundJobs, failure_text
 from accord.verbs import Project
 
 CLOSING = "the server stops"

@@ -16,8 +16,7 @@ import numpy as np
 
 from accord.edges import AccordError
 from accord.learning.presets import JUDGE_PANEL
-from accord.models import Usage
-from accord.models.model import located_model
+from accord.models import Usage, located_model
 from accord.results import Figure
 from accord.statistics import clustered_mean
 from accord.validation import BEST_COLUMN

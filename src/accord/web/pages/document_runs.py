@@ -17,7 +17,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from accord.edges import UnknownName, redact, redact_json
-from accord.project.comparison_sections import lines
+from accord.project import lines
 from accord.report import show_section
 from accord.results import Section
 from accord.values import Question

@@ -25,8 +25,7 @@ from accord.edges import (
     redact_message,
 )
 from accord.models import Caps, Plan
-from accord.project import JudgeRun, JudgeSelection, role_costs
-from accord.project.judges.judging import model_sources
+from accord.project import JudgeRun, JudgeSelection, model_sources, role_costs
 from accord.verbs import Project
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.pages.settings import model_in_words
