@@ -35,7 +35,7 @@ from accord.web import add_person
 
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-DESKTOP, PHONE = {"width": 1300, "height": 860}, {"width": 390, "height": 800}
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 800}
 ANNOTATORS = ("Ana", "Ben", "Chloe")
 STUDY = {"helpfulness": {"title": "How good is the assistant?", "annotators_per_item": 2, "items": {"sample": 36}}}
 PICTURES = {
@@ -51,6 +51,7 @@ PICTURES = {
     "board": ("Lena", "/board", DESKTOP),
     "explore": ("Lena", "/explore", DESKTOP),
     "conversation": ("Lena", "worst", DESKTOP),
+    "styles": ("Lena", "/styles", DESKTOP),
 }
 """By name: the user, the page and the window."""
 
@@ -164,7 +165,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         raise SystemExit("there is no Chromium; install the system's package chromium-headless-shell")
     with sync_playwright() as driver:
-        yield driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"])
 
 
 def take(chromium: Any, path: Path, target: str, key: str, site: str, window: dict[str, int], scheme: str) -> None:
