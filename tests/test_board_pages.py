@@ -131,10 +131,7 @@ def test_board_list_and_home_tell_one_headline_and_one_value_per_figure(workbenc
     board, home, listed = browser.get("/board?first=b&second=a"), browser.get("/"), browser.get("/board/list")
     said = {(each["figure"], each["about"]): each["text"] for each in data["figures"]}
     assert trend["figures"] == data["figures"] and trend["summary"] == data["summary"]
-    assert (
-        f'<h1 dir="auto">{data["headline"]}</h1>' in browser.get("/board")
-        and f"<p>{data['headline']}.</p>" in home
-    )
+    assert f'<h1 dir="auto">{data["headline"]}</h1>' in browser.get("/board") and f"<p>{data['headline']}.</p>" in home
     shown = figures_of(board) | figures_of(home) | figures_of(listed)
     assert {key for key, _ in shown} >= {"mean_score", "mean_score:a", "mean_score:b", "score_difference:b − a"}
     assert shown == {key: said[key] for key in shown}

@@ -352,6 +352,8 @@ def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> No
 class _Slow:
     """An intake that takes its time."""
 
+    change = None
+
     def __init__(self, scorer: LiveScorer) -> None:
         self.scorer, self.go, self.sizes = scorer, threading.Event(), list[int]()
 

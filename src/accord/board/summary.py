@@ -22,6 +22,7 @@ from accord.board.statistics import (
     TimeSeries,
 )
 from accord.decisions import BatchChange
+from accord.edges import count_of
 from accord.results import By, Figure, Ledger, Over, Part, Section, Table, Text, p_text
 from accord.validation import attribution
 from accord.values import Estimate
@@ -167,6 +168,8 @@ def _difference_figure(scores: SelectedScores, found: MeanDifference) -> Figure:
     first, second = (scores.choices.names.get(each, each) or UNKNOWN for each in (found.first, found.second))
     name, n = "people_difference" if found.values == "people" else "score_difference", sum(found.texts)
     about = f"{scores.about(n)}, {found.texts[0]:,} and {found.texts[1]:,}"
+    if found.values == "people":
+        about += f", by {count_of(len(scores.annotators), 'person', 'people')}"
     if found.by == "evaluator":
         name, n, about = "evaluator_difference", found.shared, f"{scores.about(found.shared)} that both scored"
     part = f"{first} − {second}"

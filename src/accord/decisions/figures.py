@@ -192,7 +192,8 @@ class Figures:
             yield Figure("bad_found_by_chance", found.chance, n=found.read, about=about, source=USES)
         if (gap := self.versions) is not None:
             part = f"{gap.first} − {gap.second}"
-            about = f"{sum(gap.people.sizes):,} rated {many}, {gap.people.sizes[0]:,} and {gap.people.sizes[1]:,}"
+            by = "" if self.annotators is None else f", by {count_of(self.annotators, 'person', 'people')}"
+            about = f"{sum(gap.people.sizes):,} rated {many}, {gap.people.sizes[0]:,} and {gap.people.sizes[1]:,}{by}"
             n = sum(gap.people.sizes)
             yield Figure.measured("people_difference", gap.people.gap, n, about, "people", part=part, source=USES)
             yield Figure.measured(

@@ -229,7 +229,7 @@ class GateFailed(AccordError):
     ...         project.gate(min_mean=4, allow_unproven=True)
     ...     except GateFailed as error:
     ...         print(str(error).partition(":")[0])
-    1 of 3 conditions not met
+    1 of 4 conditions not met
     """
 
     exit_code = 3

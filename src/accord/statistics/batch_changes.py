@@ -230,7 +230,7 @@ def ratio(top: Estimate, bottom: Estimate) -> Estimate:
     """Return the ratio of two independent estimates with Fieller's interval; without a value if the divisor may be 0.
 
     >>> ratio(Estimate(-0.14, -0.18, -0.1), Estimate(0.15, 0.1, 0.2)).text()
-    '-0.93 [-1.51, -0.60]'
+    '-0.93 [-1.50, -0.60]'
     """
     if top.value is None or bottom.value is None:
         return Estimate()

@@ -73,7 +73,6 @@ def write(
     from accord.decisions import AgreementCard, write_card
     from accord.project import CardOptions, card_of
 
-
     before = None
     with suppress(BadInput):  # no card, or a changed one, is replaced
         before = AgreementCard.read(out)

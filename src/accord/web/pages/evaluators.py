@@ -163,7 +163,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "rows": found,
         "axis": axis_svg(axis),
-        "note": f"Each row is measured on the ratings that it learned.{green}",
+        "note": f"Held-out error: each conversation is scored by a fit without its own ratings.{green}",
     }
 
 
