@@ -165,7 +165,9 @@ def browser() -> Iterator[Any]:
     if program is None:
         raise SystemExit("there is no Chromium; install the system's package chromium-headless-shell")
     with sync_playwright() as driver:
-        yield driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"])
+        yield driver.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"]
+        )
 
 
 def take(chromium: Any, path: Path, target: str, key: str, site: str, window: dict[str, int], scheme: str) -> None:
