@@ -246,7 +246,8 @@ def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(
             for note in figures.notes
         )
         old = str(scores.selection.evaluator)
-    printed("fit", "--other-scales", "leave-out")
+    said = printed("fit", "--other-scales", "leave-out")
+    assert "cannot be compared with the candidate: it scores good on 1..5 (5), and the rubric now asks good on 0" in said
     printed("score", "chats.jsonl", "--out", "new.jsonl")
     with api.open("accord.yaml") as project:
         found = Board(project).figures(BoardFilters(training="with", against=old))

@@ -318,6 +318,10 @@ def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> Re
         return {**report, "summary": "This is the first evaluator of the project: there is none to compare with."}
     try:
         before = load_evaluator(folder)
+        old, new = before.question, fitted.evaluator.question
+        if (old.id, old.scale) != (new.id, new.scale):
+            raise BadInput(f"it scores {old.shown} on {old.scale.range}, and the rubric now asks {new.shown} on "
+                           f"{new.scale.range}")  # fmt: skip
         report |= {"was": (verdict_in_use(project, folder) or {}).get("title", ""),
                    "scores": _old_scores(project, fitted.evaluator),
                    "cards": cards_about(project.config.folder, before.name)}  # fmt: skip
