@@ -392,7 +392,7 @@ def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conve
     page, trend = browser.get("/"), json.loads(browser.get("/index.json"))["trend"]
     learned = "The evaluator learned from all 120 conversations; import new ones to compare versions by scores."
     assert trend["note"] == learned and learned in page and not strange(page)
-    assert "By people: 120 rated replies, 60 and 60." in page and 'href="/board"' in page
+    assert "By people: 120 rated replies, 60 and 60, by 2 people." in page and 'href="/board"' in page
     assert 'class="pt people"' in page and 'class="pt tool"' not in page
     assert {each["name"]: each["value"] for each in trend["groups"]} == {"a": 3.5, "b": 2.5}
     bench.project.mart.add([{**each, "conversation": f"new-{each['conversation']}"} for each in rows()])
