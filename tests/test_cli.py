@@ -1008,7 +1008,9 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     assert "plain (cached: nothing has changed) ..." in compared.stderr
     assert "r within annotators" in compared.stdout and "r within assistant versions" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
-    assert constant[:2] == ["constant", "127"] and constant.count("–") == 5, "the correlations of the constant are dashes"
+    assert constant[:2] == ["constant", "127"] and constant.count("–") == 5, (
+        "the correlations of the constant are dashes"
+    )
     printed("report", "--set", "draws=40")
     assert "lower bound of r within annotators" in Path("report.html").read_text(encoding="utf-8")
 

@@ -247,7 +247,9 @@ def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(
         )
         old = str(scores.selection.evaluator)
     said = printed("fit", "--other-scales", "leave-out")
-    assert "cannot be compared with the candidate: it scores good on 1..5 (5), and the rubric now asks good on 0" in said
+    assert (
+        "cannot be compared with the candidate: it scores good on 1..5 (5), and the rubric now asks good on 0" in said
+    )
     printed("score", "chats.jsonl", "--out", "new.jsonl")
     with api.open("accord.yaml") as project:
         found = Board(project).figures(BoardFilters(training="with", against=old))
