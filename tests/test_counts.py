@@ -22,7 +22,7 @@ from sqlalchemy.engine import Engine
 
 from accord import Project
 from accord.learning import Calibration
-from accord.project import Config
+from accord.project import Config, Workspace
 from accord.testing import ChatServer
 
 CHATS, LABELS = "chats.jsonl", "labels.csv"
@@ -132,13 +132,13 @@ def test_comparison_fits_no_more_models_than_before(monkeypatch: pytest.MonkeyPa
 
 
 def test_run_reads_the_training_data_to_compare_and_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, original = Counter[str](), Project.training
+    reads, original = Counter[str](), Workspace.training
 
-    def training(self: Project, *given: Any) -> Any:
+    def training(self: Workspace, *given: Any) -> Any:
         reads["training"] += 1
         return original(self, *given)
 
-    monkeypatch.setattr(Project, "training", training)
+    monkeypatch.setattr(Workspace, "training", training)
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "data"
     data.mkdir()

@@ -308,7 +308,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert "2 of 5 scored conversations were used in training" in mixed
     assert [row["in_training"] for row in read_rows("x.jsonl")] == [False, True, True, False, False]
     checks = accord_json("gate", "--min-mean", "1", code=None)["checks"]
-    check = next(each for each in checks if each["name"].startswith("mean of the latest scores"))
+    check = next(each for each in checks if each["condition"].startswith("mean of the latest scores"))
     new = [row["value"] for row in read_rows("x.jsonl") if not row["in_training"]]
     assert check["estimate"] == pytest.approx(sum(new) / len(new)) and check["value"] < check["estimate"]
     assert "lower bound of the 95% interval over 3 conversations" in check["text"]
