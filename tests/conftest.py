@@ -280,7 +280,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
-    """Restore the registered secrets, and forget the addresses of projects: later tests would redact or refuse them."""
+    """Restore the registered secrets, the addresses of projects and the verbosity: later tests would meet them."""
     from accord.edges import secrets, trust
     from accord.values import project_plugins
 
@@ -290,3 +290,5 @@ def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     trust._unconfirmed.clear()
     trust._file_variables.clear()
     project_plugins._noted.clear()
+    if terminal := sys.modules.get("accord.cli.terminal"):
+        terminal.set_verbosity(False, False)
