@@ -391,7 +391,7 @@ def _value_of(estimate: Estimate) -> float:
 
 
 def changes_of(scores: SelectedScores, figures: BoardFigures) -> str:
-    """Return alarms, drift and the change in the last period, or what is seen of it if it cannot be told."""
+    """Return alarms, drift and the change in the last period, or its estimate if there is too little to tell."""
     if figures.evaluators:
         return ""
     time, last_period = figures.time, figures.last_period

@@ -28,7 +28,7 @@ def style_with_font() -> str:
 
 @cache
 def icon(name: str) -> Markup:
-    """Return an icon as SVG; it is hidden from screen readers, so a text stands beside it.
+    """Return an icon as SVG; screen readers skip it, so a text follows it.
 
     Raises:
         KeyError: The sprite has no icon of this name; `tools/make_look.py` lists them.

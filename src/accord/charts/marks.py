@@ -160,6 +160,12 @@ def column_chart(
     return area.svg(title, descriptions, parts)
 
 
+def values_of(lines: Sequence[ChartLine]) -> tuple[list[float], list[float]]:
+    """Return all values on the x axis, and all on the y axis with the ends of bands and intervals."""
+    across = [value for line in lines for value in line.x]
+    return across, [end for line in lines for end in (*line.y, *line.low, *line.high, *_all_ends(line.ends))]
+
+
 def line_chart(
     lines: Sequence[ChartLine],
     x: Axis,
@@ -181,8 +187,7 @@ def line_chart(
         links: Parts of the x axis that open a page.
         size: Width and height of the plot in pixels.
     """
-    across = [value for line in lines for value in line.x]
-    upright = [value for line in lines for value in (*line.y, *line.low, *line.high, *_all_ends(line.ends))]
+    across, upright = values_of(lines)
     area = PlotArea(0, *size, x, y, domain_of(across, x), domain_of(upright, y))
     parts = [area.y_axis(), area.x_axis()]
     for line in lines:

@@ -34,7 +34,7 @@ class ChartRow:
         kind: Color: `tool` for the evaluator, `people`, or `neutral`. `model` is the earlier name of `tool`.
         href: Page that the label opens.
         words: Text in a column after the numbers.
-        count: Number beside the label, such as the conversations of a version.
+        count: Number next to the label, such as the conversations of a version.
         dots: Single values, drawn above the interval.
         bins: Numbers of values from a low to a high end, in place of `dots` for many values.
         more: Further estimates of the row with their kinds, drawn below the first; each has its own number.
@@ -163,7 +163,7 @@ def row_chart(
     marks = "".join(
         f'<text{hidden if count % 2 else ""} x="{at(place)}" y="14" text-anchor="middle">'
         f"{format_number(place, axis.is_share)}</text>"
-        for count, place in enumerate(places)  # a phone has room for every second number beside two columns
+        for count, place in enumerate(places)  # next to two columns, a phone has room for every second number
     )
     line = f'<line class="axis-line" x1="{at(low)}" x2="{at(high)}" y1="1" y2="1"/>'
     scale = f'<svg class="plot-svg" height="18" aria-hidden="true">{line}{marks}</svg>'

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from accord.charts.marks import ChartLine, ChartLink, describe_lines
+from accord.charts.marks import ChartLine, ChartLink, describe_lines, values_of
 from accord.charts.plot_area import Axis, Guide, domain_of, escape_text, format_number, ticks
 
 LEFT, RIGHT, BOTTOM, TOP = 9.0, 98.0, 40, 10
@@ -28,8 +28,8 @@ def scatter(
     """Draw points, lines, or both, with bands: people against scores, curves, values over time.
 
     Args:
-        lines: Points and lines; `draws` says which. A line with a name has it at its last point; several points alone
-            have a legend.
+        lines: Points and lines, by `draws`. The name of a line is drawn at its last point; several sets of points have
+            a legend.
         x: The axis of `ChartLine.x`; its title stands below.
         y: The axis of `ChartLine.y`; its title belongs to the head of the card, and is read by screen readers.
         title: Title, for screen readers.
@@ -38,9 +38,8 @@ def scatter(
         has_diagonal: Draw the line on which both axes are equal.
         height: Height in pixels.
     """
-    across = [value for line in lines for value in line.x] + [guide.at for guide in guides if not guide.is_level]
-    upright = [value for line in lines for value in (*line.y, *line.low, *line.high)]
-    upright += [end for line in lines for ends in line.ends for end in (ends.low, ends.high) if end is not None]
+    across, upright = values_of(lines)
+    across += [guide.at for guide in guides if not guide.is_level]
     upright += [guide.at for guide in guides if guide.is_level]
     (left, right), (low, high) = domain_of(across, x), domain_of(upright, y)
     bottom = height - BOTTOM

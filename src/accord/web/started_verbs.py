@@ -21,7 +21,7 @@ CLOSING = "the server stops"
 
 
 class Stopped(AccordError):
-    """A run that somebody has stopped, or that ends with the server."""
+    """A run was stopped by a person or with the server."""
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class Run:
     """Progress and result of one run of a verb.
 
     Attributes:
-        about: What was asked for.
+        about: Settings of the request, as the page shows them.
         erased: Number of erased texts when the run began: no result outlives texts that it may quote.
         step: Name of the present step; empty if the verb reports none.
         done: Number of steps so far.
@@ -123,7 +123,7 @@ class StartedVerb:
         Args:
             project: Project whose settings the run has.
             work: Runs the verb.
-            about: What was asked for.
+            about: Settings of the request, as the page shows them.
             question: Question of the rubric; by default the main one.
 
         Raises:

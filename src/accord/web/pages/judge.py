@@ -132,7 +132,7 @@ def _budget_of(fields: Mapping[str, Any], limits: Caps) -> tuple[str, float]:
     """Return the unit and the amount of the budget in a form.
 
     Raises:
-        BadInput: There is none, it is no number above 0, or it exceeds the limit of the settings.
+        BadInput: The amount is missing, not a number above 0, or above the limit of the settings.
     """
     unit, text = str(fields.get("unit", "")), str(fields.get("amount", "")).strip()
     if unit not in UNITS:
