@@ -41,7 +41,7 @@ from accord.learning.answer_models.mixed.layout import (
     RatingLayout,
 )
 from accord.learning.answer_models.ordinal import OrdinalLink
-from accord.learning.calibration.bands import band_quantile, groups_needed, moments
+from accord.learning.calibration.bands import band_quantile, groups_needed, independent_scores, moments
 from accord.learning.calibration.distance import shrunk_covariance
 from accord.statistics import pearson
 from accord.testing import planted
@@ -813,6 +813,33 @@ def test_bands_begin_with_nine_groups(groups: int, q: float) -> None:
     assert band_quantile(options, halves, truth, 0.9) == pytest.approx(q)
     twice = band_quantile(options, halves.repeat(2, axis=0), truth.repeat(2), 0.9, np.arange(groups).repeat(2))
     assert twice == pytest.approx(q) and groups_needed(0.9) == 9
+
+
+@pytest.mark.parametrize(
+    ("shared", "number", "q"),
+    [(1.0, 20, 19.0), (0.0, 80, 18.25)],
+    ids=["equal scores in a group", "independent scores in a group"],
+)
+def test_bands_count_independent_scores_of_a_group(shared: float, number: float, q: float) -> None:
+    groups, options = np.arange(20).repeat(4), np.array([0.0, 40.0])
+    own = np.random.default_rng(2).permutation(np.arange(80)) / 4 + 0.25  # .25 to 20
+    scores = np.where(shared, (groups + 1.0), own)
+    found = independent_scores(scores, groups, np.full(20, 4))
+    assert found == pytest.approx(number, rel=0.15)
+    halves, truth = np.full((80, 2), 0.5), 20.0 + 20.0 * scores
+    exact, narrow = (band_quantile(options, halves, truth, 0.9, groups, is_exact) for is_exact in (True, False))
+    assert narrow <= exact and narrow == pytest.approx(q, abs=0.25) and exact >= 18.75
+
+
+def test_new_groups_fall_into_their_bands_if_their_scores_correlate() -> None:
+    rng, options, held = np.random.default_rng(0), np.array([0.0, 40.0]), {True: [], False: []}
+    for _ in range(300):
+        level = rng.normal(size=(21, 1)) * 0.7 + rng.normal(size=(21, 4))
+        halves, truth = np.full((80, 2), 0.5), 20.0 + 20.0 * level[:20].ravel()
+        for is_exact in held:
+            q = band_quantile(options, halves, truth, 0.9, np.arange(20).repeat(4), is_exact)
+            held[is_exact].append(float(np.mean(np.abs(level[20]) <= q)))
+    assert np.mean(held[True]) > 0.92 and np.mean(held[False]) == pytest.approx(0.9, abs=0.02)
 
 
 def test_a_certain_prediction_has_a_thousandth_of_the_scale_as_deviation() -> None:

@@ -1,14 +1,17 @@
 """Bands of scores: conformal prediction by groups, in units of the predicted standard deviation.
 
     band(x) = the options within mean ± q·sd
-    q = the `coverage` quantile of  Σ_g Σ_{i in g} δ(s_i) / ((G+1)·n_g)  +  δ(∞) / (G+1)
+    q = the `coverage` quantile of  N/(N+1) · Σ_g Σ_{i in g} δ(s_i) / (G·n_g)  +  δ(∞) / (N+1)
+    N = G / (ρ + (1 - ρ)·mean_g(1/n_g))
 
 with s_i = |y_i - mean_i| / sd_i of ratings predicted without their groups (Vovk et al., 2005; the normalized score of
-Papadopoulos et al., 2008; groups as in Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023). Ratings of
-one group may be dependent; the G groups are exchangeable. A rating of a new group falls into its band with probability
-`coverage`, on average over groups, for any distributions. With fewer than coverage / (1 - coverage) groups q is ∞: the
-band is the whole scale, and scores carry a note. The ends are options of the scale, as in ordinal conformal sets
-(arXiv:2509.18658), unless the mean is beyond them.
+Papadopoulos et al., 2008; groups as in Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023). The G
+groups are exchangeable, and the scores of one group correlate by ρ (analysis of variance). N is the number of
+independent ones (design effect of Kish, "Survey Sampling", 1965). With N = G, as for ρ = 1 or one rating in each group,
+a rating of a new group falls into its band with probability `coverage`, on average over groups, for any distributions;
+but where few groups hold several ratings each, such bands hold more often and are wide (docs/methods.md). With fewer
+than coverage / (1 - coverage) groups q is ∞: the band is the whole scale, and scores carry a note. The ends are options
+of the scale, as in ordinal conformal sets (arXiv:2509.18658), unless the mean is beyond them.
 
 A new annotator is a new draw too, and there are few annotators. Predictions know the levels of the A annotators that
 they were learned from. Therefore held-out residuals hold 1 - 1/A of the variance between annotators, and residuals of
@@ -55,7 +58,12 @@ def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
 
 
 def band_quantile(
-    options: Floats, distributions: Floats, truth: Floats, coverage: float, group: ArrayLike | None = None
+    options: Floats,
+    distributions: Floats,
+    truth: Floats,
+    coverage: float,
+    group: ArrayLike | None = None,
+    is_exact: bool = True,
 ) -> float:
     """Return q, the half width of the band in standard deviations; ∞ if there are too few groups.
 
@@ -65,15 +73,39 @@ def band_quantile(
         truth: (n,) ratings.
         coverage: Share of new ratings that the band should contain, between 0 and 1.
         group: (n,) group of each rating; None makes every rating a group of its own.
+        is_exact: True for bands that hold for any dependence within groups (N = G), False to estimate the dependence.
     """
     mean, spread = moments(options, distributions)
     scores = np.abs(truth - mean) / spread
     names = np.arange(len(scores)) if group is None else np.asarray(group).astype(str)
     _, of, size = np.unique(names, return_inverse=True, return_counts=True)
+    if len(size) < groups_needed(coverage):
+        return float("inf")
+    number = len(size) if is_exact else independent_scores(scores, of, size)
     order = np.argsort(scores, kind="stable")
-    cumulative = np.cumsum(1.0 / size[of[order]]) / (len(size) + 1)
+    cumulative = np.cumsum(1.0 / size[of[order]]) / len(size) * number / (number + 1)
     place = int(np.searchsorted(cumulative, coverage - 1e-9))
     return float(scores[order[place]]) if place < len(scores) else float("inf")
+
+
+def independent_scores(scores: Floats, of: NDArray[np.intp], size: NDArray[np.intp]) -> float:
+    """Return N, the number of independent ones of n scores, from the number of groups G to n.
+
+    Args:
+        scores: (n,) scores.
+        of: (n,) index of the group of each.
+        size: (G,) number of scores in each group.
+    """
+    count, groups = len(scores), len(size)
+    if count == groups or groups < 2:
+        return float(groups)
+    means = np.bincount(of, scores) / size
+    between = float((size * (means - scores.mean()) ** 2).sum()) / (groups - 1)
+    inside = float(((scores - means[of]) ** 2).sum()) / (count - groups)
+    usual = (count - float((size**2).sum()) / count) / (groups - 1)
+    total = between + (usual - 1) * inside
+    correlation = min(max((between - inside) / total, 0.0), 1.0) if total > 0 else 1.0
+    return float(groups / (correlation + (1 - correlation) * np.mean(1 / size)))
 
 
 def new_annotator_factor(residual: Floats, annotator: ArrayLike, group: ArrayLike, coverage: float) -> float:
@@ -167,7 +199,9 @@ class Bands:
             coverage: Share of new ratings that a band should contain.
         """
         groups = [str(name) for name in rated.group]
-        known, new = (band_quantile(rated.options, each, rated.value, coverage, groups) for each in distributions)
+        known, new = (
+            band_quantile(rated.options, each, rated.value, coverage, groups, is_exact=False) for each in distributions
+        )
         mean, spread = moments(rated.options, distributions[1])
         new *= new_annotator_factor((rated.value - mean) / spread, raters, groups, coverage)
         return cls(known, new, len(set(groups)), len(set(raters)), coverage)
