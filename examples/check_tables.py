@@ -2,8 +2,8 @@
 
 - `results.csv`: 600 answers of two systems, judged pass or fail, with labels of two people for 80 rows.
 - `decisions.csv`: 1,500 decisions of a judge with a confidence, and labels of three people for 600.
-- `pairs.csv`: 200 questions, each answered by two of three versions and judged in both orders, with preferences of people
-  for 120 of the 400 rows.
+- `pairs.csv`: 200 questions, each answered by two of three versions and judged in both orders, with preferences of
+  people for 120 of the 400 rows.
 """
 
 import numpy as np
