@@ -2,7 +2,7 @@
 
     python benchmarks/first_labels.py --data ../shared/data --json OUT [--only topical_usr,...] [--quick]
 
-Each split (0 to 4) holds out a random 30% of the groups (dialogues, or replies with identical context). The evaluator
+Each split (0 to 9) holds out a random 30% of the groups (dialogues, or replies with identical context). The evaluator
 `default` and the simple models learn from the ratings of 10, 20, 40, 80 or all other conversations and predict the
 held-out ratings for a new annotator. Rows hold, per data set and size, means over the splits with 95% t-intervals:
 
@@ -52,7 +52,7 @@ SETS = {
 """Main question of each data set."""
 SIZES = (10, 20, 40, 80, 0)
 """Numbers of rated conversations; 0 takes all."""
-SPLITS, TEST_SHARE = 5, 0.3
+SPLITS, TEST_SHARE = 10, 0.3
 PRIOR_SLOPE, PRIOR_WEIGHT = 0.35, 10
 FIGURES = ("ratio-to-constant", "ratio-to-simple", "ratio-known", "coverage", "width")
 Floats = NDArray[np.float64]

@@ -319,3 +319,14 @@ def test_a_verdict_that_allows_no_comparison_is_stated_next_to_it(
     bench.project.mart.add({**each, "evaluator": name} for each in rows())
     page = bench.browser().get("/board")
     assert ("its verdict is “Useful for triage”" in page) == is_stated
+
+
+def test_lists_draw_the_interval_of_each_score(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    bench.project.mart.add([row("c0", 2.5, low=1.75, high=3.25), row("c1", 3.0, low=None, high=None)])
+    browser = bench.browser()
+    for path in ("/board", "/board/list"):
+        page = browser.get(path)
+        assert "80% interval" in page and page.count('<span class="sr">1.75 to 3.25</span>') == 1
+        listed = {each["conversation"]: each["interval"] for each in json.loads(browser.get(f"{path}.json"))["rows"]}
+        assert listed == {"c0": [1.75, 3.25], "c1": [None, None]}

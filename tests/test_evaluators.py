@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -55,6 +56,7 @@ from accord.learning.baselines import (
 from accord.learning.experiment import Choice
 from accord.models import memory_models, run
 from accord.project import Config
+from accord.project.evaluators.retrain import shares_of
 from accord.statistics import grouped_folds
 from accord.testing import (
     check_head,
@@ -131,6 +133,8 @@ def test_saved_evaluator_is_unchanged_after_loading(name: str, tmp_path: Path) -
         "mine", name, "conversation", fitted.annotators
     )  # fmt: skip
     assert json.dumps(loaded.describe()) == json.dumps(fitted.describe())
+    before, now = (shares_of(each, corpus.evidence) for each in (loaded, fitted))
+    assert before == now and all(map(math.isfinite, now.values())), "what a second fit states about the first"
 
 
 @pytest.mark.parametrize("name", sorted(set(heads.names()) - {"random"}))  # which draws one row after another

@@ -105,10 +105,12 @@ class Board:
             return None
         page = listed(found, number, size)
         details = self.reader.conversations.of((row.conversation, row.turn) for row in page.rows)
+        intervals = self.reader.intervals(found, {row.conversation for row in page.rows})
         rows = []
         for row in page.rows:
             words, issues = details[row.conversation, row.turn]
-            rows.append(replace(row, words=words, issues=issues))
+            interval = intervals.get((row.conversation, row.turn, row.value), (None, None))
+            rows.append(replace(row, words=words, issues=issues, interval=interval))
         return found, replace(page, rows=tuple(rows))
 
     def scores(self, selection: BoardFilters) -> SelectedScores | None:
@@ -268,7 +270,8 @@ class ListedText:
 
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
     True if the evaluator learned from the conversation, and `is_unlike` if it is unlike the training data. `words` are
-    the text of the user's last message, and `issues` the kinds of issues found.
+    the text of the user's last message, and `issues` the kinds of issues found. `interval` has the ends of the 80%
+    interval of a score for a new annotator.
     """
 
     conversation: str
@@ -285,6 +288,7 @@ class ListedText:
     is_unlike: bool = False
     words: str = ""
     issues: tuple[str, ...] = ()
+    interval: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)

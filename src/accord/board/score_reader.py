@@ -7,7 +7,7 @@ whose sums have the same variance.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from threading import Lock
@@ -380,6 +380,30 @@ class ScoreReader:
             is_other, question == self.project.question.id,
             {each.id: each.shown for each in self.project.rubric.questions}, new,
         )  # fmt: skip
+
+    def intervals(
+        self, scores: SelectedScores, conversations: Collection[str]
+    ) -> dict[tuple[str, int | None, float], tuple[float, float]]:
+        """Return the ends of the 80% intervals of scores for a new annotator, by conversation, turn and score.
+
+        Empty for ratings, and for means over several annotators. The frame of a selection has no intervals, which few
+        rows need.
+        """
+        import polars as pl
+
+        about = scores.selection
+        if about.answers == "given" or not scores.is_population:
+            return {}
+        wanted = (
+            (pl.col("question") == about.question)
+            & (pl.col("evaluator") == about.evaluator)
+            & (pl.col("annotator") == POPULATION)
+            & pl.col("conversation").is_in(sorted(conversations))
+            & pl.col("low").is_not_null()
+        )
+        names = ("conversation", "turn", "value", "low", "high")
+        found, _ = self.mart.read(lambda rows: rows.filter(wanted).select(names).collect())
+        return {(name, turn, value): (low, high) for name, turn, value, low, high in found.iter_rows()}
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:
         """Return the options of the first score that has any; empty if there is none."""

@@ -287,14 +287,14 @@ def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -
 def _pairs_in_words(among: Sequence[MeanDifference]) -> str:
     """Return the clear and the other differences of all pairs, with their p."""
     clauses = []
-    for name, is_clear in (("Clear", True), ("Not clear", False)):
+    for name, is_clear in (("Clear differences", True), ("No clear difference", False)):
         found = [each for each in among if each.p is not None and bool(each.sign) == is_clear]
         pairs = []
         for each in found:
             gap = f"{points_in_words(_value_of(each.difference))}, {p_text(each.p or 0.0)}"
             pairs.append(f"{each.first or UNKNOWN} and {each.second or UNKNOWN} ({gap})")
         clauses += [f"{name}: {', '.join(pairs)}."] if pairs else []
-    return f"Differences. {' '.join(clauses)} p is corrected for the number of pairs (Holm)." if clauses else ""
+    return f"{' '.join(clauses)} p is corrected for the number of pairs (Holm)." if clauses else ""
 
 
 def _is_part(table: GroupTable, names: Collection[str]) -> bool:

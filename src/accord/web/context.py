@@ -27,8 +27,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.board import Board, dimension_in_words
-from accord.charts import FONT, icon, look_file
+from accord.board import Board, SelectedScores, dimension_in_words
+from accord.charts import FONT, Axis, icon, interval_svg, look_file
 from accord.edges import AccordError, BadInput, escape_controls, page_text, reason_of, sendable
 from accord.learning import CARD
 from accord.live import AttemptLimiter, Refused, media_type
@@ -37,7 +37,7 @@ from accord.results import Figure, figure_html
 from accord.sample import conversation_texts
 from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
-from accord.values import InvalidStudy, Rubric
+from accord.values import Estimate, InvalidStudy, Rubric
 from accord.verbs import Project
 from accord.version import __version__
 from accord.web.accounts import (
@@ -463,6 +463,15 @@ def _figure(figure: Figure | Mapping[str, Any]) -> Markup:
     return Markup(figure_html(figure if isinstance(figure, Figure) else Figure.from_json(figure)))
 
 
+def _drawn_score(row: Mapping[str, Any], scores: SelectedScores) -> Markup:
+    """Return a score of a list with its 80% interval as a drawing on the scale, with the ends as text."""
+    low, high = row["interval"]
+    if low is None or high is None:
+        return Markup("")
+    drawn = interval_svg(Estimate(row["value"], low, high), Axis("", scores.low, scores.high))
+    return drawn + Markup('<span class="sr">{:.2f} to {:.2f}</span>').format(low, high)
+
+
 def _address(name: str) -> str:
     """Return the address of a static file; it contains a digest of the content, so that browsers can cache it."""
     file = static_file(name)
@@ -492,6 +501,7 @@ def _templates() -> Environment:
     environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
     environment.filters["dimension"] = dimension_in_words
     environment.filters["figure"] = environment.globals["figure"] = _figure
+    environment.filters["drawn"] = _drawn_score
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address

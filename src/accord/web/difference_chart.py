@@ -36,6 +36,8 @@ def difference_title(figures: Sequence[Figure]) -> str:
 
 
 def difference_note(figures: Sequence[Figure]) -> str:
-    """Return what the lines are and what the differences are about."""
-    about = " ".join(f"By {each.by}: {each.about}." for each in figures[:2])
-    return f"Points of the scale, 95% intervals over conversations. {about}".strip()
+    """Return what the lines are and, of one pair of groups, what its differences are about."""
+    lines = "Points of the scale, 95% intervals over conversations"
+    if len({each.part for each in figures}) > 1:
+        return f"{lines}, by {figures[0].by}."
+    return " ".join([f"{lines}.", *(f"By {each.by}: {each.about}." for each in figures)])

@@ -68,7 +68,7 @@ def refit_text(store: Store, folder: Path) -> str:
 def step_of(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
     """Return a step: its text, the reason, the page or form that does it, and the text of its button."""
     return {"text": text, "reason": reason, "address": address, "button": button, "method": method, "reminder": "",
-            "command": "", **more}  # fmt: skip
+            "command": "", "is_dispute": False, **more}  # fmt: skip
 
 
 def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
@@ -130,7 +130,8 @@ def _of_study(study: Values) -> Iterator[Step]:
     disputed, decided = study["disputed"], study["adjudicated"]
     if disputed > decided:
         text = f"People disagree on {disputed:,} item{'' if disputed == 1 else 's'}"
-        yield step_of(text, f"{title} · {decided:,} of {disputed:,} adjudicated", f"{page}/disagree", "Discuss them")
+        reason = f"{title} · {decided:,} of {disputed:,} adjudicated"
+        yield step_of(text, reason, f"{page}/disagree", "Discuss them", is_dispute=True)
 
 
 def _names(names: Sequence[str]) -> str:

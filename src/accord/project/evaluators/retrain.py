@@ -327,7 +327,7 @@ def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> Re
                    "cards": cards_about(project.config.folder, before.name)}  # fmt: skip
         evidence: EvidenceTable = project.measure(before.sources, fitted.held_out.train.samples)
         report["weights"] = _weights(
-            _shares_of(before, evidence), _shares_of(fitted.evaluator, fitted.held_out.evidence)
+            shares_of(before, evidence), shares_of(fitted.evaluator, fitted.held_out.evidence)
         )
         if any(map(learns, before.sources)) or comparison.folds < 2:
             current = _predict_unseen(fitted, before, evidence)
@@ -388,13 +388,13 @@ def _old_scores(project: Workspace, fitted: Evaluator) -> str:
     )
 
 
-def _shares_of(evaluator: Evaluator, evidence: EvidenceTable) -> dict[str, float]:
+def shares_of(evaluator: Evaluator, evidence: EvidenceTable) -> dict[str, float]:
     """Return the weight of each answer model, and the share of each source in the contributions to the scores."""
     known = evaluator.head.describe()
     shares = {f"answer model {name}": float(trial.get("weight_new") or 0.0)
               for name, trial in (known.get("candidates") or {}).items()}  # fmt: skip
     weights = known.get("weights")
-    if isinstance(weights, list):  # of judges
+    if isinstance(weights, list) and "questions" in known:  # of judges
         shares |= {f"judge {name}": float(weight) for name, weight in zip(known["questions"], weights, strict=True)}
     source = {column.name: column.source or "" for column in evidence.columns}
     by_source: dict[str, float] = {}

@@ -87,11 +87,12 @@ class _HomePages:
         data |= {"evaluator": evaluator, "counts": counts, "trend": trend,
                  "next": next_steps(studies, evaluator, counts, new_scores)}  # fmt: skip
         steps = list(data["next"])
-        if verdict:  # the page that the verdict permits comes first, if nothing has to be mended before
+        if verdict.get("state") in PERMITTED:  # its page comes first, if people need not settle the wording before
             address, button = main_button(verdict, new_scores)
             own = next((step for step in steps if step["address"] == address), None)
-            main = own or step_of(button, _meaning(verdict), address, button)
-            steps = [main, *(step for step in steps if step is not own)] if verdict.get("state") in PERMITTED else steps
+            dispute = next((step for step in steps if step["is_dispute"] and evaluator["is_unclear"]), None)
+            first = [each for each in (dispute, own or step_of(button, _meaning(verdict), address, button)) if each]
+            steps = [*first, *(step for step in steps if step not in (dispute, own))]
         hero = next((step for step in steps if not step["reminder"]), steps[0] if steps else None)
         stated = with_people(differences, Ledger.from_json(verdict.get("ledger")).values())
         return context.render_or_json(
@@ -125,6 +126,7 @@ class _HomePages:
         project, state = context.project, learning.state()
         folder = project.folder()
         is_fitted = (folder / CARD).is_file()
+        agreement, is_unclear = self._new_agreement(folder) if is_fitted else ("", False)
         return {
             "name": folder.name if is_fitted else None,
             "question": project.question.id,
@@ -134,7 +136,8 @@ class _HomePages:
             ),
             "other": other_question(project.rubric, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
-            "new_agreement": self._new_agreement(folder) if is_fitted else "",
+            "new_agreement": agreement,
+            "is_unclear": is_unclear,
             "refit": self._refit(folder),
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "is_candidate_current": state["candidate"] is not None
@@ -152,8 +155,11 @@ class _HomePages:
         is_renewed = (candidate / CARD).is_file() and not refit_text(store, candidate)
         return "" if is_renewed else refit_text(store, folder)
 
-    def _new_agreement(self, folder: Path) -> str:
-        """Return a clause on how much people agree in ratings newer than an evaluator; empty if that is unknown."""
+    def _new_agreement(self, folder: Path) -> tuple[str, bool]:
+        """Return a clause on how much people agree in ratings newer than an evaluator, and whether that is unclear.
+
+        The clause is empty if the agreement is unknown.
+        """
         project = self.context.project
         question, since = project.question, modified_at(folder)
         new = [
@@ -163,11 +169,11 @@ class _HomePages:
         ]
         alpha = agreement_figure(AnswerMatrix.of(question, new))
         if alpha.value is None:
-            return ""
+            return "", False
         word, shown = agreement_word(alpha.estimate), f"{alpha.short} on {alpha.about}"
         if word in UNCLEAR:
-            return f"it is not clear that people agree ({shown}), so discuss them first"
-        return f"people agree {word} ({shown})"
+            return f"it is not clear that people agree ({shown}), so discuss them first", True
+        return f"people agree {word} ({shown})", False
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
