@@ -310,7 +310,8 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_examples_run(example: Path) -> None:
+def test_examples_run(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(example), run_name="__main__")
 
 
