@@ -26,6 +26,7 @@ from accord.formats.files.row_writer import ENDINGS
 from accord.formats.labels.annotations import COLUMNS as ANNOTATION_COLUMNS
 from accord.formats.labels.annotations import looks_like_annotations
 from accord.formats.labels.label_files import is_judgement, looks_like_labels, mapped
+from accord.formats.plain_text_chats import TEXT_SUFFIX
 from accord.formats.record import (
     Fields,
     Format,
@@ -39,7 +40,6 @@ from accord.formats.record import (
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import with_plain_reply
 from accord.formats.tables.words import ALIASES as LABEL_ALIASES
-from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import plugin_error
 
 T = TypeVar("T")
