@@ -460,6 +460,11 @@ def _converted(
     format: Format, fields: Sequence[Fields], default_id: str, line: int = 0, version: str | None = None
 ) -> Record | None:
     record = format.convert(fields, default_id)
+    if record is not None and not isinstance(record, Record):
+        raise WrongShape(
+            f"`convert` of the format returned an object of type {type(record).__name__}; it returns an "
+            "accord.formats.Record, or None to leave the rows out. Check it with accord.testing.check_format"
+        )
     if record is not None and version is not None:
         record = with_version(record, version)
     if record is None or not line:
