@@ -9,20 +9,22 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import pytest
 from small_sample import sources as sample_files
 from special_files import make_link
 from typer.testing import CliRunner
 
 import accord
-from accord import Project
+from accord import Conversation, EvidenceTable, Labels, Project, Question, Score, Unscored
 from accord.cli import commands
 from accord.cli.app import app
 from accord.edges import BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
+from accord.entry_points import loading
 from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import formats
 from accord.learning import Head, heads
@@ -30,7 +32,8 @@ from accord.learning.head import make_head
 from accord.models import judge_modes
 from accord.runtime import WorkerPool
 from accord.scoring import BatchScorer, Execution
-from accord.testing import check_metric, planted
+from accord.testing import check_head, check_metric, planted
+from accord.values import POPULATION, plugin_error, score_from
 
 assert commands  # importing them registers them
 REGISTRIES = (formats, metrics, turn_metrics, sources, heads, judge_modes)
@@ -508,11 +511,18 @@ def test_error_in_a_format_is_a_bad_row_that_names_it(change: tuple[str, str], s
 
 
 @pytest.mark.attack
-def test_format_whose_match_fails_does_not_stop_other_imports(home: Path) -> None:
+def test_format_whose_match_fails_does_not_stop_other_imports(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     write("own.py", LOG.replace("row.keys() ==", "row['nothing'] and row.keys() =="), "")
     Path("chats.jsonl").write_text('{"unknown_text": "x", "prompt": "Hi.", "response": "Hello!"}\n', encoding="utf-8")
     result = ran("import", "chats.jsonl")
-    assert "1 conversation" in result.output
+    assert "1 conversation" in result.output and caplog.text.count("the format is left out") == 1
+
+
+def test_format_that_converts_to_another_type_is_told_what_to_return(home: Path) -> None:
+    write("own.py", LOG.replace("return Record(Conversation(", "return (Conversation("), "")
+    Path("chats.log").write_text(LINES, encoding="utf-8")
+    said = ran("import", "chats.log", code=1).stderr
+    assert "returned an object of type Conversation; it returns an accord.formats.Record, or None" in said
 
 
 # --- judges -----------------------------------------------------------------------------------------------------------
@@ -630,7 +640,7 @@ def test_documented_head_fits_and_scores(home: Path) -> None:
     conversations, *ratings = map(str, sample_files())
     ran("import", conversations, *ratings)
     ran("fit", "mine")
-    ran("score", conversations, "--out", "scores.jsonl", "--evaluator", "evaluators/mine")
+    ran("score", conversations, "--out", "scores.jsonl", "--evaluator", "mine")
     rows = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert rows and all(row["value"] is not None for row in rows)
     heads.forget("own-halves")
@@ -640,8 +650,99 @@ def test_a_head_without_methods_cannot_be_registered() -> None:
     class Unfinished(Head):
         """Lacks its methods."""
 
-    with pytest.raises(BadInput, match="cannot be registered: it is .*Unfinished"):
+    with pytest.raises(BadInput, match="it is the class Unfinished, which does not define annotators, describe, fit, "):
         heads.register("unfinished")(Unfinished)
+
+
+class Mean(Head):
+    """Shares of the answers, whatever the evidence; broken in one way by each test."""
+
+    method, is_fitted, annotators, columns = "mean", False, (), None  # type: ignore[assignment]
+
+    def __init__(self, question: Question, prior: float = 1.0) -> None:
+        super().__init__(question)
+        self.prior = prior
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
+        options = [float(each) for each in self.question.scale.numbers]
+        counts = [self.prior + sum(label.value == each for label in labels) for each in options]
+        shares = [each / sum(counts) for each in counts]
+        return self.restore({"options": options, "shares": shares, "people": sorted(labels.annotators)}, {})
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        options, shares = self.learned["options"], self.learned["shares"]
+        return [
+            score_from(target, name or POPULATION, options, shares, self.signature())
+            for target, name in zip(evidence.targets, annotators, strict=True)
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.learned, {}
+
+    def restore(self, card: Any, arrays: Any) -> Self:
+        self.learned, self.annotators, self.is_fitted = dict(card), card["people"], True  # type: ignore[misc]
+        return self
+
+
+class Unstored(Mean):
+    """Does not store its setting."""
+
+    def __init__(self, question: Question, strength: float = 1.0) -> None:
+        super().__init__(question)
+
+
+class ByPlace(Mean):
+    """Reads the first column, whichever it is."""
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        scores = super().predict_each(evidence, annotators)
+        return scores if evidence.values[0, 0] < 5 else scores[::-1]
+
+
+class ByWidth(Mean):
+    """Expects as many columns as in `fit`."""
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        assert evidence.values @ np.ones(3) is not None
+        return super().predict_each(evidence, annotators)
+
+
+class Nameless(Mean):
+    """Has no method."""
+
+    method = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (Unstored, "the constructor stores each setting under its name: strength"),
+        (ByPlace, "finds its columns by name, .*; a further column changes the scores"),
+        (ByWidth, "finds its columns by name, .*; a further column raised ValueError"),
+        (Nameless, "a head has a name in `method`"),
+    ],
+)
+def test_the_check_of_a_head_names_the_fault(kind: type[Head], says: str) -> None:
+    check_head(Mean)
+    with pytest.raises(AssertionError, match=says):
+        check_head(kind)
+
+
+def test_an_error_in_a_package_names_its_module() -> None:
+    code = "from accord import metrics\n@metrics.register('fails')\ndef fails(conversation):\n    return 1 / 0\n"
+    with loading("the package greeter"):
+        exec(compile(code, "metrics.py", "exec"), {"__name__": "greeter.metrics"})
+    with pytest.raises(ZeroDivisionError) as error:
+        metrics.get("fails")(Conversation("c", ()))
+    said = "the metric 'fails' (the package greeter, greeter.metrics, line 4) raised ZeroDivisionError"
+    assert str(plugin_error(error.value)).startswith(said)
+
+
+def test_a_name_that_two_places_have_is_listed_once() -> None:
+    assert str(UnknownName("evaluator", "none", ["default", "default"])).count("default") == 1
 
 
 def test_a_function_that_makes_no_head_is_one_sentence(home: Path) -> None:

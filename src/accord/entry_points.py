@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, cast
 from accord.edges import BadInput, one_line
 
 LONGEST_REASON = 300
+PACKAGE = "the package "
+"""Start of the owner's name of a plug-in from an entry point."""
 _logger = logging.getLogger(__name__)
 
 
@@ -75,14 +77,15 @@ def load(entry: EntryPoint) -> Any:
     """
     package = one_line(package_of(entry))
     try:
-        with loading(f"the package {package}"):
+        with loading(f"{PACKAGE}{package}"):
             return entry.load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        reason = one_line(str(error)) if isinstance(error, BadInput) else reason_line(error)
         raise BadInput(
-            f"the plug-in {one_line(str(entry.name))!r} of the package {package} cannot be loaded: "
-            f"{reason_line(error)}. Update the package, or remove it: pip uninstall {package}"
+            f"the plug-in {one_line(str(entry.name))!r} of the package {package} cannot be loaded: {reason}. "
+            f"Update the package, or remove it: pip uninstall {package}"
         ) from error
 
 

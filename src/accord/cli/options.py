@@ -298,9 +298,18 @@ class EvaluatorOptions:
     """Options on the evaluator that scores."""
 
     evaluator: Annotated[
-        Path | None, typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last.")
+        Path | None,
+        typer.Option("--evaluator", help="Folder or name of a fitted evaluator; default: the one fitted last."),
     ] = None
     annotator: Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")] = None
+
+    def folder_in(self, project: Project) -> Path:
+        """Return the folder of the evaluator, which may be given by its name in the project."""
+        given = self.evaluator
+        if given is None:
+            return project.folder()
+        own = project.evaluators_folder / given
+        return own if not given.exists() and own.is_dir() else given
 
 
 @dataclass(frozen=True)
@@ -316,7 +325,7 @@ class LiveOptions(EvaluatorOptions):
 
     def folder(self, project: Project) -> Path:
         """Return the folder of the named evaluator, or of the one fitted last, and print it."""
-        folder = self.evaluator or project.folder()
+        folder = self.folder_in(project)
         if folder.is_dir():
             note(f"evaluator: {folder}")
             project.warn_of_erased(folder)

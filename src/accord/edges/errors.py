@@ -160,7 +160,7 @@ class UnknownName(BadInput):
     def __init__(
         self, kind: str, got: str, available: Iterable[str], renamed: Mapping[str, str] = {}, elsewhere: str = ""
     ) -> None:
-        names = sorted(available)
+        names = sorted(set(available))
         anagrams = [name for name in names if sorted(name) == sorted(got)]
         if got in renamed:
             super().__init__(f"unknown {kind} {got!r}. It is now called {renamed[got]!r}: write {renamed[got]}.")

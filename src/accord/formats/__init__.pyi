@@ -45,19 +45,19 @@ from .record import admitted as admitted, ANNOTATOR_KEYS as ANNOTATOR_KEYS, Fiel
 from .record import formats as formats, plain_name as plain_name, Record as Record, Row as Row
 from .record import under_our_names as under_our_names, WrongShape as WrongShape
 from .roles import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
-from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
+from .plain_text_chats import TEXT_SUFFIX as TEXT_SUFFIX
 from .detection import detect as detect
 from .tables.people import bare_name as bare_name, is_person as is_person, may_be_rater as may_be_rater
 from .tables.people import may_hold_names as may_hold_names, person_in as person_in, rater_columns as rater_columns
 from .tables.people import share_scale as share_scale
-from .tables.roles import cells_of as cells_of, columns_with_names as columns_with_names, Columns as Columns
-from .tables.roles import group_columns as group_columns
-from .tables.roles import copies_text as copies_text, is_machine as is_machine, is_model_name as is_model_name
-from .tables.roles import judge_in as judge_in, JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
-from .tables.roles import NO_COLUMN as NO_COLUMN, question_in as question_in, ROLE_ROWS as ROLE_ROWS
-from .tables.roles import structure as structure, table_roles as table_roles, TableOptions as TableOptions
-from .tables.roles import TableRoles as TableRoles, unclear_text as unclear_text, unread_text as unread_text
-from .tables.roles import unclear_to_import as unclear_to_import
+from .tables.column_roles import cells_of as cells_of, columns_with_names as columns_with_names, Columns as Columns
+from .tables.column_roles import group_columns as group_columns
+from .tables.column_roles import copies_text as copies_text, is_machine as is_machine, is_model_name as is_model_name
+from .tables.column_roles import judge_in as judge_in, JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
+from .tables.column_roles import NO_COLUMN as NO_COLUMN, question_in as question_in, ROLE_ROWS as ROLE_ROWS
+from .tables.column_roles import structure as structure, table_roles as table_roles, TableOptions as TableOptions
+from .tables.column_roles import TableRoles as TableRoles, unclear_text as unclear_text, unread_text as unread_text
+from .tables.column_roles import unclear_to_import as unclear_to_import
 from .tables.scales import ends_of as ends_of, has_scale as has_scale, has_scale_values as has_scale_values
 from .tables.scales import infer_scale as infer_scale, InferredScale as InferredScale, is_missing as is_missing
 from .tables.scales import (

@@ -20,7 +20,7 @@ from accord.formats.labels.label_files import side_value
 from accord.formats.labels.rating_columns import UNNAMED, words_of
 from accord.formats.openai_messages import checked_id, exchange, turns_of
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Format, Record, Row, WrongShape, formats, plain_name
-from accord.formats.tables.roles import Columns, is_model_name, judge_in
+from accord.formats.tables.column_roles import Columns, is_model_name, judge_in
 from accord.formats.tables.words import HUMAN
 from accord.values import Conversation, Label, Rubric, Target, content_hash
 

@@ -26,6 +26,7 @@ from accord.formats.files.row_writer import ENDINGS
 from accord.formats.labels.annotations import COLUMNS as ANNOTATION_COLUMNS
 from accord.formats.labels.annotations import looks_like_annotations
 from accord.formats.labels.label_files import is_judgement, looks_like_labels, mapped
+from accord.formats.plain_text_chats import TEXT_SUFFIX
 from accord.formats.record import (
     Fields,
     Format,
@@ -39,7 +40,6 @@ from accord.formats.record import (
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import with_plain_reply
 from accord.formats.tables.words import ALIASES as LABEL_ALIASES
-from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import plugin_error
 
 T = TypeVar("T")
@@ -460,6 +460,11 @@ def _converted(
     format: Format, fields: Sequence[Fields], default_id: str, line: int = 0, version: str | None = None
 ) -> Record | None:
     record = format.convert(fields, default_id)
+    if record is not None and not isinstance(record, Record):
+        raise WrongShape(
+            f"`convert` of the format returned an object of type {type(record).__name__}; it returns an "
+            "accord.formats.Record, or None to leave the rows out. Check it with accord.testing.check_format"
+        )
     if record is not None and version is not None:
         record = with_version(record, version)
     if record is None or not line:

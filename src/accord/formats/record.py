@@ -13,7 +13,7 @@ import tempfile
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import IO, Any, NamedTuple, TypeVar
@@ -348,8 +348,14 @@ def _says(test: Callable[[Fields], bool], fields: Fields) -> bool:
     except Exception as error:
         if (fault := plugin_error(error)) is None:
             raise
-        logging.getLogger("accord").warning("the format is left out: %s", fault)
+        _warn_once(f"the format is left out: {fault}")
         return False
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Log a warning; a survey and an import ask the same formats several times."""
+    logging.getLogger("accord").warning("%s", text)
 
 
 formats: Registry[Format] = Registry(

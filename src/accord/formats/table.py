@@ -12,6 +12,7 @@ from typing import Any
 
 from accord.formats.labels.rating_columns import VALUE_KEYS, is_rating_name
 from accord.formats.openai_messages import conversation_from, documents_from, role_named, text_of, turn_index
+from accord.formats.plain_text_chats import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.formats.record import (
     ANNOTATOR_KEYS,
     FILE_NAMES,
@@ -27,7 +28,6 @@ from accord.formats.record import (
     under_our_names,
 )
 from accord.formats.traces import merged_turns
-from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 
 ALIASES: Mapping[str, tuple[str, ...]] = {

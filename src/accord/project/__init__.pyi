@@ -13,7 +13,7 @@ from .counts_of_ratings import raters_of as raters_of, RatingCounts as RatingCou
 from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
 from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.inventory import PLACE_WORDS as PLACE_WORDS
-from .erasing.person import export_person as export_person
+from .erasing.person_export import export_person as export_person
 from .erasing.refit import refit_note as refit_note, refit_sentences as refit_sentences
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire
 from .erasing.selection import Selection as Selection

@@ -9,7 +9,8 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import isgenerator
+from dataclasses import replace
+from inspect import isgenerator, signature
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from accord.edges import BadInput, NotFitted, UnknownName, escape_formula
 from accord.evidence import (
+    Column,
     EvidenceTable,
     LearnedEvidence,
     Metric,
@@ -284,7 +286,7 @@ def check_selection_policy(policy: Policy) -> None:
 
 
 def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) -> None:
-    """Check that a head refuses to predict before `fit`, scores every row, and survives save and load.
+    """Check that a head predicts only after `fit`, scores every row, finds columns by name, and survives a save.
 
     Args:
         make: Makes the head for a question.
@@ -298,6 +300,9 @@ def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) 
     """
     corpus = corpus or planted(conversations=60, annotators=3)
     head = make(corpus.question)
+    assert isinstance(getattr(head, "method", None), str), "a head has a name in `method`"
+    unstored = [name for name in signature(type(head)).parameters if name != "question" and not hasattr(head, name)]
+    assert not unstored, f"the constructor stores each setting under its name: {', '.join(unstored)}"
     if not head.is_fitted:
         _raises(NotFitted, lambda: head.predict(corpus.evidence))
     assert head.fit(corpus.evidence, corpus.labels) is head, "fit returns self"
@@ -316,10 +321,24 @@ def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) 
     assert again.settings() == head.settings(), "settings survive save and load"
     assert again.predict(corpus.evidence) == scores, "predictions survive save and load to the last digit"
     assert again.annotators == head.annotators, "annotators survive save and load"
+    wider = replace(
+        corpus.evidence,
+        columns=(Column("another", "another"), *corpus.evidence.columns),
+        values=np.insert(corpus.evidence.values, 0, 9.0, axis=1),
+        present=np.insert(corpus.evidence.present, 0, True, axis=1),
+    )
+    try:
+        is_by_name = again.predict(wider) == scores
+    except Exception as error:
+        raise AssertionError(f"{_BY_NAME}; a further column raised {type(error).__name__}: {error}") from error
+    assert is_by_name, f"{_BY_NAME}; a further column changes the scores"
     json.dumps(head.describe())
     nothing = corpus.evidence.with_only(np.zeros_like(corpus.evidence.present))
     for result in again.predict(nothing):
         assert isinstance(result, Score | Unscored), "a row without evidence has a score, or Unscored with a reason"
+
+
+_BY_NAME = "a head finds its columns by name, as `evidence.align(columns)` does"
 
 
 def check_source(make: Callable[[], Source], train: Training, models: Models | None = None) -> EvidenceTable:

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from accord.edges import BadInput, MissingExtra, PluginError, UnknownName
-from accord.entry_points import load_all, owner_while_loading, reason_line, undo_if_loading_fails
+from accord.entry_points import PACKAGE, load_all, owner_while_loading, reason_line, undo_if_loading_fails
 from accord.values.project_plugins import load_plugins
 
 T = TypeVar("T")
@@ -258,7 +258,8 @@ def _takes(count: int, plugin: Any) -> bool:
 
 def _described(plugin: Any) -> str:
     if isinstance(plugin, type):
-        return f"the class {plugin.__name__}"
+        missing = ", ".join(sorted(getattr(plugin, "__abstractmethods__", ())))
+        return f"the class {plugin.__name__}" + (f", which does not define {missing}" if missing else "")
     if callable(plugin) and hasattr(plugin, "__code__"):
         return f"a function of {plugin.__code__.co_argcount} arguments"
     return f"an object of type {type(plugin).__name__}"
@@ -291,13 +292,14 @@ def plugin_error(error: BaseException) -> PluginError | None:
 
     The traceback is logged at level INFO, which `--verbose` prints.
     """
-    fault, line, trace = None, 0, error.__traceback__
+    fault, line, module, trace = None, 0, "", error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        found = _fault_in(str(frame.f_globals.get("__name__", "")), frame.f_code)
+        name = str(frame.f_globals.get("__name__", ""))
+        found = _fault_in(name, frame.f_code)
         if found is not None:
             keeps_name = fault is not None and fault.is_named and not found.is_named and fault.owner == found.owner
-            fault, line = fault if keeps_name else found, trace.tb_lineno
+            fault, line, module = fault if keeps_name else found, trace.tb_lineno, name
         trace = trace.tb_next
     if fault is None:
         return None
@@ -305,8 +307,9 @@ def plugin_error(error: BaseException) -> PluginError | None:
     for text in traceback.format_exception(error):
         for each in text.splitlines():
             logger.info("%s", each)
+    where = f"{fault.owner}, {module}" if fault.owner.startswith(PACKAGE) else fault.owner  # one has several modules
     made = PluginError(
-        f"{fault.plugin} ({fault.owner}, line {line}) raised {reason_line(error)}. Correct it, or leave it out; "
+        f"{fault.plugin} ({where}, line {line}) raised {reason_line(error)}. Correct it, or leave it out; "
         "--verbose shows the traceback"
     )
     made.__cause__ = error

@@ -146,7 +146,7 @@ def score(
                 "--again scores the texts of the board for a new annotator; leave out files, --annotator, --panel, "
                 "--engine, --workers and --shard"
             )
-        _again(by.evaluator, out, options, project_options)
+        _again(by, out, options, project_options)
         return
     if not sources or out is None:
         stop(
@@ -156,7 +156,7 @@ def score(
     names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), reading.skip_bad_rows)
     with project_options.open(creates=True) as project, Progress("scored") as progress:
-        evaluator = by.evaluator or project.folder()
+        evaluator = by.folder_in(project)
         if is_file:
             done = project.score(
                 sources[0], out, evaluator, speaker, options, skip_bad_rows=reading.skip_bad_rows,
@@ -185,17 +185,18 @@ def score(
         _end_of_parts(made.to_json(), project_options)
 
 
-def _again(evaluator: Path | None, out: str | None, options: ScoreOptions, shown: StatisticsOptions) -> None:
+def _again(by: EvaluatorOptions, out: str | None, options: ScoreOptions, shown: StatisticsOptions) -> None:
     """Score the conversations of the board again, and print the result."""
     from accord.project import check_question
     from accord.scoring import score_again
 
     with shown.open() as project, Progress("scored") as progress:
-        loaded = project.load(evaluator or project.folder())
+        evaluator = by.folder_in(project)
+        loaded = project.load(evaluator)
         check_question(project.store, project.rubric, loaded)
         expect = progress.expect if sys.stderr.isatty() else None
         done, left = score_again(project, loaded, out, options, progress.at, expect)
-    note(f"evaluator: {evaluator or project.folder()}", *([left] if left else []))
+    note(f"evaluator: {evaluator}", *([left] if left else []))
     _end_of_file(done.to_json(), shown)
 
 

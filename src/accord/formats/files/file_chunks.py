@@ -29,6 +29,7 @@ from accord.formats.files.row_reader import begins_with_lines, line_rows, read_r
 from accord.formats.files.table_files import row_groups
 from accord.formats.files.workbooks import EXCEL_SUFFIXES
 from accord.formats.labels.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
+from accord.formats.plain_text_chats import TEXT_SUFFIX
 from accord.formats.reader import (
     OnBadRow,
     Values,
@@ -41,7 +42,6 @@ from accord.formats.reader import (
     with_version,
 )
 from accord.formats.record import ROW_BYTES, Fields, Record, Row, WrongShape, formats
-from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash
 
 PIECE_ROWS = 20_000

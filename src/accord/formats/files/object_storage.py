@@ -32,7 +32,7 @@ from accord.edges import (
 )
 from accord.formats.files.row_reader import locate, suffix
 from accord.formats.files.workbooks import EXCEL_SUFFIXES
-from accord.formats.transcript import TEXT_SUFFIX
+from accord.formats.plain_text_chats import TEXT_SUFFIX
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
 """Suffixes of the files that are read from a folder, also compressed."""

@@ -30,12 +30,12 @@ from accord.edges import (
 )
 from accord.formats.files.encodings import BYTE_ORDER_MARKS, UTF8, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.files.memory import MemoryTable, Source
+from accord.formats.files.plugin_lines import has_text_logs, line_parser, parsed_lines
 from accord.formats.files.slack_folders import day_files, is_day_file, with_channel
 from accord.formats.files.table_files import csv_rows, parquet_rows
-from accord.formats.files.text_logs import has_text_logs, line_parser, parsed_lines
 from accord.formats.files.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
+from accord.formats.plain_text_chats import TEXT_SUFFIX, text_rows
 from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, plain_name, too_empty, too_long
-from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES

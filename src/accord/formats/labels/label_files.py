@@ -21,8 +21,7 @@ from accord.formats.record import (
 )
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.formats.tables.people import is_person
-from accord.formats.tables.roles import (
+from accord.formats.tables.column_roles import (
     NO_ANSWERS,
     NO_OPTIONS,
     NO_ROLES,
@@ -37,6 +36,7 @@ from accord.formats.tables.roles import (
     table_roles,
     unclear_to_import,
 )
+from accord.formats.tables.people import is_person
 from accord.formats.tables.words import ALIASES, LABEL_COLUMNS
 from accord.values import Label, Question, Rubric, Target, check_label
 
