@@ -387,6 +387,24 @@ def test_errors_about_hostile_names_are_one_line(odd: str, tmp_path: Path, monke
                 assert all(len(line) <= 2100 for line in result.output.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["store", "erase", "--yes", "--conversation"], "conversation"),
+        (["store", "backup"], "target"),
+        (["users", "remove"], "name"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_named(
+    command: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///a.db"}), encoding="utf-8")
+    run("users", "add", "ann")
+    result = run(*command, os.fsdecode(b"x\xff"))
+    assert result.exit_code == 1 and result.output.splitlines()[-1].startswith(f"accord: {name} is not UTF-8: "), result
+
+
 # --- a running service --------------------------------------------------------------------------------------------
 
 

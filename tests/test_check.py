@@ -17,7 +17,7 @@ from new_user_files import workbook
 import accord as package
 from accord.edges import BadInput
 from accord.report import write_check
-from accord.table_check import CheckResult
+from accord.table_check import CheckResult, write_rows
 
 Rows = list[dict[str, Any]]
 
@@ -556,3 +556,40 @@ def test_systems_that_are_not_listed_are_counted_and_the_worst_is_shown() -> Non
 def test_an_empty_column_option_is_refused(option: str, table: str) -> None:
     message = f"--{option} is empty; name a column of the table, or leave the option out"
     assert message in refused("check", table, f"--{option}", "")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("size", [1e-300, 5e-324, 1e-77])
+def test_labels_of_no_size_are_no_labels(size: float) -> None:
+    with pytest.raises(BadInput, match="form no scale"):
+        package.check([{"judge": n % 7 * size, "human": n % 5 * size} for n in range(40)])
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("option", "value"), [("width", 1e-300), ("width", 1e-160), ("error", 1e-320)])
+def test_a_limit_of_no_size_is_an_error(option: str, value: float) -> None:
+    with pytest.raises(BadInput, match="at least"):
+        package.check([{"judge": n % 2, "human": n // 2 % 2, "confidence": n / 40} for n in range(40)], **{option: value})
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("values", [(0, "0.0"), (1, "1.0"), (True, " 1"), ("1,0", "1.00")])
+def test_a_column_with_one_number_written_twice_is_not_a_scale(values: tuple[object, object]) -> None:
+    rows = [{"judge": n % 2, "human": n // 2 % 2, "other": values[n % 2]} for n in range(40)]
+    assert package.check(rows).labeled == 40
+
+
+@pytest.mark.attack
+def test_rows_with_half_a_surrogate_pair_are_written(tmp_path: Path) -> None:
+    rows = [{"id": f"{n}\ud83d", "judge\udcff": n % 2, "human": n // 2 % 2, "response": "\udcff" * 9} for n in range(40)]
+    result = package.check(rows, judge="judge\udcff")
+    for name in ("rows.csv", "rows.jsonl", "rows.parquet"):
+        write_rows(result, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 0
+
+
+@pytest.mark.attack
+def test_the_noise_of_runs_with_one_wrong_item_has_no_interval() -> None:
+    rows = [{"item": n // 2, "judge_1": n % 2, "judge_2": n % 2 if n else 1, "human": n % 2} for n in range(40)]
+    repeats = package.check(rows).repeats
+    assert not isinstance(repeats, str) and repeats.noise.low is None

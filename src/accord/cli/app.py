@@ -183,6 +183,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             _stop_for_file(error, ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name)))
             raise
         except Exception as error:
+            if isinstance(error, UnicodeEncodeError):
+                _stop_for_argument(kwargs)
             if not isinstance(error, AccordError):
                 stop_for_plugin(error)
                 raise
@@ -236,6 +238,16 @@ def _stop_for_file(error: OSError, written: str) -> None:
     """Stop with one line if a file cannot be used; `written` names the outputs of the command."""
     if error.errno in _FILE_ERRORS or (error.errno in _NAME_ERRORS and error.filename):
         stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
+
+
+def _stop_for_argument(given: Mapping[str, Any]) -> None:
+    """Stop with one line if an argument holds bytes that are not UTF-8, which no database and no file name takes."""
+    from accord.edges import is_sendable, one_line
+
+    for name, value in given.items():
+        for text in map(str, value if isinstance(value, list | tuple) else [value]):
+            if not is_sendable(text):
+                stop(f"{name.replace('_', '-')} is not UTF-8: {one_line(ascii(text), 60)}; type it again", 1)
 
 
 def stop_for_plugin(error: Exception) -> None:

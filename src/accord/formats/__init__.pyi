@@ -77,6 +77,7 @@ from .tables.scales import (
     typed as typed,
 )
 from .tables.scales import upper_share as upper_share, USUAL_ENDS as USUAL_ENDS, WIDEST as WIDEST
+from .tables.scales import SMALLEST_ANSWER as SMALLEST_ANSWER
 from .table import holds_text as holds_text
 from .tables.words import (
     AGAINST as AGAINST,

@@ -288,7 +288,13 @@ def _alpha(answers: Floats, item: NDArray[np.object_], is_ordered: bool) -> Esti
 
 # --- several runs -----------------------------------------------------------------------------------------------------
 
-_NOISE = MeanStatistic(lambda paired: paired.probabilities, lambda means: means[..., 0] / means[..., 1])
+def _noise_of(means: Floats) -> Floats:
+    """Divide the variance of runs by the squared error; NaN without errors, as without the one item that has some."""
+    noise, squared = means[..., 0], means[..., 1]
+    return np.divide(noise, squared, out=np.full_like(noise, np.nan), where=squared > 0)
+
+
+_NOISE = MeanStatistic(lambda paired: paired.probabilities, _noise_of)
 
 
 def repeatability(table: JudgedTable) -> Repeatability | str:

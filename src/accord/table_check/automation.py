@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 
 ERROR = 0.05
 """Default limit of the error."""
+SMALLEST_ERROR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,8 @@ def slice_text(each: SliceError) -> str:
 
 def check_error(error: float) -> None:
     """Raise `BadInput` if a limit of the error is out of range."""
-    if not 0 < error < 0.5:
-        raise BadInput(f"--error {error:g}: the largest error is a share above 0 and below .5; for example .05")
+    if not SMALLEST_ERROR <= error < 0.5:
+        raise BadInput(f"--error {error:g}: the largest error is a share of at least {SMALLEST_ERROR:g} and below .5; for example .05")
 
 
 def share_to_automate(table: JudgedTable, error: float, means: Means) -> Automation | str:

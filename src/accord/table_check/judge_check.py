@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.edges import BadInput
-from accord.formats import TableOptions, parse_orders
+from accord.formats import SMALLEST_ANSWER, TableOptions, parse_orders
 from accord.results import told_apart
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
 from accord.table_check.automation import ERROR, check_error, share_to_automate
@@ -78,8 +78,8 @@ def check(
     >>> result.columns["judge"], result.columns["people"], str(result.means.corrected)
     ('judge', 'human', '0.56 [0.47, 0.65]')
     """
-    if width is not None and not (math.isfinite(width) and width > 0):
-        raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
+    if width is not None and not SMALLEST_ANSWER <= width < math.inf:
+        raise BadInput(f"width is {width}; it is the width of an interval, a number of at least {SMALLEST_ANSWER}")
     if threshold is not None and not math.isfinite(threshold):
         raise BadInput(f"threshold is {threshold}; it is a score of the judge, a finite number")
     check_error(error)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput, escape_formula
+from accord.edges import BadInput, escape_formula, sendable
 from accord.formats import RowWriter
 from accord.table_check.agreement import judge_pairs, table_point
 from accord.table_check.table import JudgedTable
@@ -166,7 +166,7 @@ def write_differing_rows(table: JudgedTable, path: Path) -> int:
     """
     places, columns = differing_rows(table), row_columns(table)
     is_table = path.suffix != ".jsonl"
-    names = {column: escape_formula(column) if is_table else column for column in columns}
+    names = {column: _cell(column, is_table) or "" for column in columns}
     with RowWriter(path, "rows", list(names.values()), {}) as writer:
         for place in places:
             row: Mapping[str, Any] = table_row(table, int(place))
@@ -175,7 +175,7 @@ def write_differing_rows(table: JudgedTable, path: Path) -> int:
 
 
 def _cell(value: str | None, is_table: bool) -> str | None:
-    return escape_formula(value) if is_table and value is not None else value
+    return escape_formula(sendable(value)) if is_table and value is not None else value
 
 
 def cell_rows(table: JudgedTable, confusion: Confusion, most: int) -> Iterator[tuple[int, int, list[dict[str, Any]]]]:

@@ -43,6 +43,8 @@ MAX_POSITIONS = 10
 MAX_LOCATIONS = 20
 WIDEST = 1000
 """Highest value of an inferred scale."""
+SMALLEST_ANSWER = 1e-50
+"""Smallest number above 0."""
 
 
 class RowLocation(NamedTuple):
@@ -225,9 +227,14 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word, or a number that is not an answer."""
+    """Return the value as a number; `None` for a word, or a number that is not an answer.
+
+    Numbers closer to 0 than `SMALLEST_ANSWER` are 0, because their variances have no floating-point number.
+    """
     number = number_in(value) if isinstance(value, str) else value if isinstance(value, int | float) else None
-    return float(number) if number is not None and -LARGEST_ANSWER <= number <= LARGEST_ANSWER else None
+    if number is None or not -LARGEST_ANSWER <= number <= LARGEST_ANSWER:
+        return None
+    return float(number) if abs(number) >= SMALLEST_ANSWER else 0.0
 
 
 def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
@@ -310,8 +317,8 @@ def has_scale_values(observed: ObservedAnswers) -> bool:
     """Return True if a column has values on a scale, and no name of another meaning."""
     if set(words_of(observed.name)) & OTHER_WORDS or len(observed.values) < 2:
         return False
-    numbers = [number_of(value) for value in observed.values]
-    if None in numbers:
+    numbers = {number_of(value) for value in observed.values}
+    if None in numbers or len(numbers) < 2:  # 1, "1" and "1.0" are one number
         return False
     return _numeric_scale([number for number in numbers if number is not None], None).kind is not ScaleKind.REAL
 
