@@ -38,7 +38,7 @@ import numpy as np
 import polars as pl
 from cost import ROOT
 from harness import Row, checkout, chosen, data_folder, earlier_rows, finish, options, rows_of_part
-from new_user_files import FAVOR, FORMS, KINDS, WIN_RATE, Kind
+from new_user_files import FAVOR, FORMS, KINDS, WIN_RATE, Kind, wrong_readings
 
 import accord
 from accord import Project
@@ -135,7 +135,7 @@ def _walk_by_commands(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> 
     compared = printed("compare", is_set=True)
     fitted = printed("fit", "default", is_set=True)
     with accord.open(folder / "accord.yaml") as project:
-        wrong = _wrong_readings(kind, project, imported["raters"], imported["judges"])
+        wrong = wrong_readings(kind, project, imported["raters"], imported["judges"])
     (folder / "new").mkdir()
     for name in kind.chats:
         (folder / name).rename(folder / "new" / name)
@@ -162,25 +162,9 @@ def _walk_in_python(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> tu
         again = fitted.comparison["default"].values["rmse"]
         project.report(folder / "report.html")
         checks = project.gate(min_agreement=-1.0, min_mean=1.0, training=True)
-        wrong = _wrong_readings(kind, project, imported.raters, imported.judged.judges)
+        wrong = wrong_readings(kind, project, imported.raters, imported.judged.judges)
     wrong += [] if all(check.passed for check in checks) else ["gate"]
     return 2, [*wrong, *_wrong_scores(kind, found, again, len(scores.to_polars()))]
-
-
-def _wrong_readings(kind: Kind, project: Project, people: Mapping[str, int], judges: Mapping[str, int]) -> list[str]:
-    """Return the readings of files that differ from what they hold."""
-    chats = list(project.store.conversations())
-    replies = {sum(turn.role == "assistant" and bool(turn.content) for turn in chat.turns) for chat in chats}
-    systems = {chat.version or chat.system for chat in chats} - {None}
-    questions = {label.question for label in project.store.labels()}
-    pairs = {
-        "people": (dict(people), dict(kind.people)), "judges": (dict(judges), dict(kind.judges)),
-        "replies": (replies, {kind.replies}), "versions": (systems, set(kind.systems)),
-        "questions": (questions, set(kind.questions)) if kind.questions else (len(questions), 1),
-        "conversations": (len(chats) * kind.replies, kind.scored),
-        "documents": (kind.documents and not all(chat.documents for chat in chats), False),
-    }  # fmt: skip
-    return [f"{name}: {found}, not {expected}" for name, (found, expected) in pairs.items() if found != expected]
 
 
 def _wrong_scores(kind: Kind, compared: float | None, fitted: float | None, rows: int) -> list[str]:
@@ -220,7 +204,7 @@ def _run_form(form: Kind, folder: Path, quick: bool) -> tuple[str, list[str], li
     found = json.loads(done.stdout)
     with accord.open(folder / "first-run" / "accord.yaml") as project:
         imported = found["imported"]
-        wrong = _wrong_readings(form, project, imported["raters"], imported["judges"])
+        wrong = wrong_readings(form, project, imported["raters"], imported["judges"])
         is_better = {chat.id: "2.0" in str(chat.version or chat.system) for chat in project.store.conversations()}
     rows = [json.loads(line) for line in (folder / "first-run" / "scores.jsonl").read_text("utf-8").splitlines()]
     values = {row["conversation"]: row["value"] for row in rows if row["value"] is not None}

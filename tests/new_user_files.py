@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from accord import Project
+
 COUNT = 48
 Cells = list[list[Any]]
 
@@ -33,7 +35,6 @@ class Kind:
         systems: Versions of the assistant.
         in_python: True if the files are read as data frames in Python.
         questions: Names of the questions; `None` for a single question of any name.
-        conversations: Conversations; `None` if each has `replies` of the rows of scores.
         options: Options of `accord run`.
         documents: True if each conversation has documents.
         is_pairs: True if the ratings are preferences between two responses.
@@ -50,7 +51,6 @@ class Kind:
     systems: frozenset[str] = frozenset()
     in_python: bool = False
     questions: frozenset[str] | None = None
-    conversations: int | None = None
     options: tuple[str, ...] = ()
     documents: bool = False
     is_pairs: bool = False
@@ -427,55 +427,65 @@ _NORA_BEN = {"nora": MANY, "ben": MANY}
 FORMS = (
     Kind(
         "Zendesk export", _zendesk, ("tickets.jsonl",), "", {str(20_000 + i): 1 for i in range(MANY)},
-        questions=frozenset({"satisfaction"}), conversations=MANY, scored=MANY,
+        questions=frozenset({"satisfaction"}), scored=MANY,
     ),
     Kind(
         "Intercom export", _intercom, ("conversations.json",), "", {f"u{i:03d}": 1 for i in range(MANY)}, systems=_BOTH,
-        questions=frozenset({"satisfaction"}), conversations=MANY, scored=MANY,
+        questions=frozenset({"satisfaction"}), scored=MANY,
     ),
     Kind(
         "Slack export", _slack, ("support-bot",), "", {"UANNA": MANY, "UBEN": MANY}, systems=frozenset({"helpbot"}),
-        questions=frozenset({"thumbs"}), conversations=MANY, scored=MANY,
+        questions=frozenset({"thumbs"}), scored=MANY,
     ),
     Kind(
         "WhatsApp chats, workbook with merged headers", _whatsapp, tuple(f"chat{i:03d}.txt" for i in range(MANY)),
         "ratings.xlsx", {"Nora": 2 * MANY, "Ben": 2 * MANY}, questions=frozenset({"Helpfulness", "Clarity"}),
-        conversations=MANY, scored=MANY, options=("--role", "Shop Bot=assistant"),
+        scored=MANY, options=("--role", "Shop Bot=assistant"),
     ),
     Kind(
         "log with thumbs", _thumbs_of_log, ("live.jsonl",), "", {"unnamed": MANY - MANY // 8},
-        systems=frozenset({"bot-1.0", "bot-2.0"}), conversations=MANY, scored=MANY,
+        systems=frozenset({"bot-1.0", "bot-2.0"}), scored=MANY,
     ),
-    Kind("Langfuse export", _langfuse, ("traces.json",), "", _NORA_BEN, systems=_BOTH, conversations=MANY, scored=MANY),
+    Kind("Langfuse export", _langfuse, ("traces.json",), "", _NORA_BEN, systems=_BOTH, scored=MANY),
     Kind(
         "MLflow traces", _mlflow, ("traces.jsonl",), "", {"nora@example.com": MANY, "ben@example.com": MANY},
-        systems=_BOTH, conversations=MANY, scored=MANY,
+        systems=_BOTH, scored=MANY,
     ),
     Kind(
-        "OTLP JSON and a CSV of ratings", _otlp, ("spans.json",), "ratings.csv", _NORA_BEN, systems=_BOTH,
-        conversations=MANY, scored=MANY,
+        "OTLP JSON and a CSV of ratings", _otlp, ("spans.json",), "ratings.csv", _NORA_BEN, systems=_BOTH, scored=MANY,
     ),
     Kind(
         "Google Sheets CSV, a column per person", _sheets, ("Ratings - Sheet1.csv",), "",
-        {"Nora": MANY, "Ben": MANY - MANY // 3, "Käthe": MANY}, systems=frozenset({"v1.0", "v2.0"}),
-        conversations=MANY, scored=MANY,
+        {"Nora": MANY, "Ben": MANY - MANY // 3, "Käthe": MANY}, systems=frozenset({"v1.0", "v2.0"}), scored=MANY,
+    ),
+    Kind("letters A to F", _letters, ("chats.jsonl",), "grades.csv", {"Nora": MANY, "Ben": MANY}, scored=MANY),
+    Kind(
+        "pairs", _pairs, ("pairs.csv",), "", {"human_winner": MANY}, {"judge_winner": 2 * MANY}, is_pairs=True,
+        systems=_BOTH, scored=2 * MANY,
     ),
     Kind(
-        "letters A to F", _letters, ("chats.jsonl",), "grades.csv", {"Nora": MANY, "Ben": MANY}, conversations=MANY,
-        scored=MANY,
+        "folders by version", _folders, ("v1.0", "v2.0"), "ratings.csv", _NORA_BEN,
+        systems=frozenset({"v1.0", "v2.0"}), scored=MANY,
     ),
-    Kind("pairs", _pairs, ("pairs.csv",), "", {"human_winner": MANY}, {"judge_winner": 2 * MANY}, is_pairs=True,
-        systems=_BOTH, scored=2 * MANY),
-    Kind(
-        "folders by version", _folders, ("v1.0", "v2.0"), "ratings.csv", _NORA_BEN, systems=frozenset({"v1.0", "v2.0"}),
-        conversations=MANY, scored=MANY,
-    ),
-    Kind(
-        "retrieved documents", _retrieved, ("rag.jsonl",), "ratings.csv", _NORA_BEN, conversations=MANY, scored=MANY,
-        documents=True,
-    ),
+    Kind("retrieved documents", _retrieved, ("rag.jsonl",), "ratings.csv", _NORA_BEN, scored=MANY, documents=True),
 )  # fmt: skip
 """Own files of which the ratings follow the replies, so that scores can be better than a constant guess."""
+
+
+def wrong_readings(kind: Kind, project: Project, people: Mapping[str, int], judges: Mapping[str, int]) -> list[str]:
+    """Return the readings of files that differ from what they hold."""
+    chats = list(project.store.conversations())
+    replies = {sum(turn.role == "assistant" and bool(turn.content) for turn in chat.turns) for chat in chats}
+    systems = {chat.version or chat.system for chat in chats} - {None}
+    questions = {label.question for label in project.store.labels()}
+    pairs = {
+        "people": (dict(people), dict(kind.people)), "judges": (dict(judges), dict(kind.judges)),
+        "replies": (replies, {kind.replies}), "versions": (systems, set(kind.systems)),
+        "questions": (questions, set(kind.questions)) if kind.questions else (len(questions), 1),
+        "conversations": (len(chats) * kind.replies, kind.scored),
+        "documents": (kind.documents and not all(chat.documents for chat in chats), False),
+    }  # fmt: skip
+    return [f"{name}: {found}, not {expected}" for name, (found, expected) in pairs.items() if found != expected]
 
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
