@@ -1,6 +1,6 @@
 """The first hour of a new user: files read wrongly, rows that go missing, recommendations that do harm.
 
-    python benchmarks/first_hour.py [--only install,kinds,rows,recommended] [--baseline COMMIT] [--quick] --json OUT
+    python benchmarks/first_hour.py [--only PART,...] [--baseline COMMIT] [--quick] --json OUT
 
 - `install`: a new virtual environment, `pip install` of this version without a cache, and `accord demo` in it: seconds,
   processor seconds, and megabytes on disk: of all, without pip and setuptools, and also without bytecode (which uv
@@ -9,6 +9,10 @@
 - `kinds`: files of eight kinds (`tests/new_user_files.py`) are imported, compared, learned from and scored. `commands`
   lead to the verdict. `wrong` lists the readings that differ from the files: people, judges, questions, replies and
   versions of the assistant, agreement that differs between `fit` and `compare`, input without a row of scores.
+- `forms`: own files in thirteen forms (`tests/new_user_files.py`), such as exports of support desks and traces, to the
+  verdict by one command: `accord run FOLDER`, or `accord check` of pairs. `wrong` lists the readings that differ from
+  the files, and figures that contradict the planted truth: the ratings follow the replies, so the verdict allows a use
+  of the scores, and the better version has the higher mean score.
 - `rows-missing`: conversations of a folder without a row in the output of `accord run` and without a stated reason.
   30% of the rated conversations of each shared data set lose their ratings, so that part of the folder is unrated.
 - `recommended-worse-than-constant`: planted sets on which `compare` recommends an evaluator whose scores of unrated
@@ -33,16 +37,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 from cost import ROOT
-from harness import Row, checkout, chosen, data_folder, finish, options, rows_of_part
-from new_user_files import KINDS, Kind
+from harness import Row, checkout, chosen, data_folder, earlier_rows, finish, options, rows_of_part
+from new_user_files import FAVOR, FORMS, KINDS, WIN_RATE, Kind, wrong_readings
 
 import accord
 from accord import Project
 from accord.edges import BadInput
 from accord.project import Config
 
-PARTS = ("install", "kinds", "rows", "recommended")
-COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "wrong"]
+PARTS = ("install", "kinds", "forms", "rows", "recommended")
+PART_OF = {"first-result": "install", "rows-missing": "rows", "recommended-worse-than-constant": "recommended"}
+"""Part of the rows that have another name."""
+COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "reading", "verdict", "wrong"]
 COLUMNS += ["seconds", "cpu_seconds", "mb", "mb_without_pip", "mb_without_bytecode"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
 PIP = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
@@ -129,7 +135,7 @@ def _walk_by_commands(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> 
     compared = printed("compare", is_set=True)
     fitted = printed("fit", "default", is_set=True)
     with accord.open(folder / "accord.yaml") as project:
-        wrong = _wrong_readings(kind, project, imported["raters"], imported["judges"])
+        wrong = wrong_readings(kind, project, imported["raters"], imported["judges"])
     (folder / "new").mkdir()
     for name in kind.chats:
         (folder / name).rename(folder / "new" / name)
@@ -156,28 +162,82 @@ def _walk_in_python(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> tu
         again = fitted.comparison["default"].values["rmse"]
         project.report(folder / "report.html")
         checks = project.gate(min_agreement=-1.0, min_mean=1.0, training=True)
-        wrong = _wrong_readings(kind, project, imported.raters, imported.judged.judges)
+        wrong = wrong_readings(kind, project, imported.raters, imported.judged.judges)
     wrong += [] if all(check.passed for check in checks) else ["gate"]
     return 2, [*wrong, *_wrong_scores(kind, found, again, len(scores.to_polars()))]
-
-
-def _wrong_readings(kind: Kind, project: Project, people: Mapping[str, int], judges: Mapping[str, int]) -> list[str]:
-    """Return the readings of files that differ from what they hold."""
-    chats = list(project.store.conversations())
-    replies = {sum(turn.role == "assistant" and bool(turn.content) for turn in chat.turns) for chat in chats}
-    systems = {chat.metadata.get("system") for chat in chats} - {None}
-    pairs = {
-        "people": (dict(people), dict(kind.people)), "judges": (dict(judges), dict(kind.judges)),
-        "replies": (replies, {kind.replies}), "versions": (systems, set(kind.systems)),
-        "questions": (len({label.question for label in project.store.labels()}), 1),
-        "conversations": (len(chats) * kind.replies, kind.scored),
-    }  # fmt: skip
-    return [f"{name}: {found}, not {expected}" for name, (found, expected) in pairs.items() if found != expected]
 
 
 def _wrong_scores(kind: Kind, compared: float | None, fitted: float | None, rows: int) -> list[str]:
     wrong = [] if compared == fitted else [f"RMSE of compare {compared}, of fit {fitted}"]
     return wrong if rows == kind.scored else [*wrong, f"{rows} rows of scores, not {kind.scored}"]
+
+
+# --- forms --------------------------------------------------------------------------------------------------------
+
+QUICK_FORMS = ("letters A to F", "pairs")
+
+
+def form_rows(quick: bool) -> Iterator[Row]:
+    """One row per form of own files; `value` is the number of wrong readings."""
+    for form in FORMS:
+        if quick and form.name not in QUICK_FORMS:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            (data := Path(folder, "data")).mkdir()
+            form.write(data)
+            verdict, wrong, misjudged = (
+                _check_pairs(form, Path(folder)) if form.is_pairs else _run_form(form, Path(folder), quick)
+            )
+        yield {
+            "what": "forms", "set": form.name, "commands": 1, "value": len(wrong), "reading": "no" if wrong else "yes",
+            "verdict": verdict, "misjudged": len(misjudged), "wrong": "; ".join([*wrong, *misjudged]),
+        }  # fmt: skip
+
+
+def _run_form(form: Kind, folder: Path, quick: bool) -> tuple[str, list[str], list[str]]:
+    """Return the state of the verdict of `accord run`, the wrong readings, and figures that contradict the truth."""
+    settings = [f"--set={name}={json.dumps(value)}" for name, value in (QUICKLY if quick else {}).items()]
+    command = ["accord", "run", "data", "--out", "first-run", *form.options, *settings, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        return "none", [done.stderr.strip().splitlines()[-1]], ["no verdict"]
+    found = json.loads(done.stdout)
+    with accord.open(folder / "first-run" / "accord.yaml") as project:
+        imported = found["imported"]
+        wrong = wrong_readings(form, project, imported["raters"], imported["judges"])
+        is_better = {chat.id: "2.0" in str(chat.version or chat.system) for chat in project.store.conversations()}
+    rows = [json.loads(line) for line in (folder / "first-run" / "scores.jsonl").read_text("utf-8").splitlines()]
+    values = {row["conversation"]: row["value"] for row in rows if row["value"] is not None}
+    wrong += [] if len(values) == form.scored else [f"{len(values)} scores, not {form.scored}"]
+    state, is_compared = found["verdict"]["state"], found["verdict"]["figures"]["versions"] is not None
+    misjudged = ["the verdict allows no use of the scores"] if state == "not yet" else []
+    sides = [[value for name, value in values.items() if is_better[name] == side] for side in (True, False)]
+    if len(form.systems) == 2 and not np.mean(sides[0]) > np.mean(sides[1]):
+        misjudged.append("the better version has the lower mean score")
+    if len(form.systems) == 2 and not is_compared:
+        misjudged.append("the verdict does not compare the versions")
+    return state, wrong, misjudged
+
+
+def _check_pairs(form: Kind, folder: Path) -> tuple[str, list[str], list[str]]:
+    """Return the verdict of `accord check`, the wrong readings, and figures that contradict the truth."""
+    command = ["accord", "check", f"data/{form.chats[0]}", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        return "none", [done.stderr.strip().splitlines()[-1]], ["no verdict"]
+    found = json.loads(done.stdout)
+    rates, bias = {row["system"]: row for row in found["systems"]}, found["means"]["bias"]
+    read = {
+        "people": ({found["columns"]["people"]: found["labeled"]}, dict(form.people)),
+        "judges": ({found["columns"]["judge"]: found["judged"]}, dict(form.judges)),
+        "pairs": (found["rows"], form.scored), "versions": (set(rates), set(form.systems)),
+    }  # fmt: skip
+    wrong = [f"{name}: {is_read}, not {expected}" for name, (is_read, expected) in read.items() if is_read != expected]
+    if wrong:
+        return "none", wrong, ["no verdict"]
+    planted = {"the win rate": (rates["2.0"], WIN_RATE), "the bias of the judge": (bias, FAVOR)}
+    misjudged = [f"{name} is {true}" for name, (got, true) in planted.items() if not got["low"] <= true <= got["high"]]
+    return "better version", wrong, misjudged
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -305,12 +365,16 @@ def main() -> None:
     parser.add_argument("--baseline", metavar="COMMIT", help="commit whose installation is measured too")
     given = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the `accord` beside Python
-    rows: list[Row] = []
-    for part in chosen(parser, given.only, PARTS):
+    asked = chosen(parser, given.only, PARTS)
+    kept = None if given.only is None else given.json
+    rows = earlier_rows(kept, lambda row: PART_OF.get(row["what"], row["what"]) not in asked)
+    for part in asked:
         if part == "install":
             rows += rows_of_part(part, lambda: install_rows(given.baseline))
         elif part == "kinds":
             rows += kind_rows(given.quick)
+        elif part == "forms":
+            rows += form_rows(given.quick)
         elif part == "rows":
             rows += row_rows(data_folder(parser, given.data), given.quick)
         else:

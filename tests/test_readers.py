@@ -23,6 +23,7 @@ from special_files import make_link, make_pipe
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import UNNAMED, detect, find_files, formats, rating_labels, read_piece, sniff, split_files
+from accord.formats.labels.rating_columns import answers_in
 from accord.values import SYNTHETIC, Question, Scale, ScaleKind
 
 
@@ -681,6 +682,27 @@ def test_labels_are_read_without_raters_and_with_one_per_column(tmp_path: Path, 
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
     path = lines(tmp_path / "wide.jsonl", {"chat_id": "c", "Q0_rater1": 3, "Q0_rater2": 4})
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [("rater1", 3), ("rater2", 4)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Nora Clarity", "Nora Tone", "Ben Clarity", "Ben Tone"],
+         [("Clarity", "Nora"), ("Tone", "Nora"), ("Clarity", "Ben"), ("Tone", "Ben")]),
+        (["clarity_nora", "clarity_ben", "tone_nora", "tone_ben"],
+         [("clarity", "nora"), ("clarity", "ben"), ("tone", "nora"), ("tone", "ben")]),
+        (["Anna Lee Clarity", "Anna Lee Depth", "Ben Day Clarity", "Ben Day Depth"],
+         [("Clarity", "Anna Lee"), ("Depth", "Anna Lee"), ("Clarity", "Ben Day"), ("Depth", "Ben Day")]),
+        (["May sales", "May costs", "June sales", "June costs"],
+         [(name, None) for name in ("May sales", "May costs", "June sales", "June costs")]),
+        (["Nora Clarity", "Nora Tone"], [("Nora Clarity", None), ("Nora Tone", None)]),
+    ],
+)  # fmt: skip
+def test_columns_of_annotators_and_questions_are_split(
+    names: list[str], expected: list[tuple[str, str | None]]
+) -> None:
+    cells = answers_in({"_nora": None, " ": 1, **dict.fromkeys(names, 4)})
+    assert [(cell.question, cell.annotator) for cell in cells] == expected
 
 
 @pytest.mark.parametrize("name", ["conversations", "dialogues"])

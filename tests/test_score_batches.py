@@ -249,6 +249,7 @@ def test_cycle_has_one_page_and_one_exit_code(tmp_path: Path, monkeypatch: pytes
     write_month(tmp_path, (3.3, 3.3, 1.9), count=90)
     accord("import", "week0.jsonl", "ratings.csv")
     accord("fit")
+    assert refused("label", "next", "--for", "change").count("accord score") == 1
     first = printed("cycle", "week1.jsonl", "--allow-unproven", "--no-report")
     assert "Go on: 2 conditions met: Not enough batches to tell a change" in first
     found = accord_json("cycle", "week2.jsonl", "--allow-unproven", "--no-report", code=3)

@@ -45,8 +45,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         "メッセージ", "내용", "메시지",
     ),
     "prompt": (
-        "question", "input", "query", "user", "instruction", "frage", "anfrage", "nutzer", "pregunta", "pergunta",
-        "domanda", "вопрос", "问题", "提问", "用户", "質問", "질문",
+        "question", "input", "query", "user", "user_input", "instruction", "frage", "anfrage", "nutzer", "pregunta",
+        "pergunta", "domanda", "вопрос", "问题", "提问", "用户", "質問", "질문",
     ),
     "response": (
         "answer", "output", "reply", "assistant", "completion", "antwort", "assistent", "respuesta", "resposta",

@@ -79,7 +79,9 @@ def changed_batches(project: Workspace) -> tuple[BatchChange, list[Batch]]:
     used = _in_use(project)
     found = None if used is None else change_of_scores(project, used=used)
     if used is None or found is None or not found.is_alarm:
-        told = "no batch of scores can be compared" if found is None else found.finding.rstrip(".")
+        told = "No batch of scores can be compared"
+        if found is not None and found.state != "no batch":
+            told = found.finding.rstrip(".")
         raise BadInput(f"{told}; --for change is about a batch whose scores fell or rose. Score new ones: accord score")
     return found, scored_batches(project, found.evaluator, used.question.id)
 

@@ -1,8 +1,9 @@
 """Ratings in columns or metadata under any name, next to the text or in a separate table.
 
 A rating is a cell (`rating: 4`), an element of a list with one position per annotator (`ratings: [4, 5]`), a column per
-annotator (`rater1`, `fluency_r2`), an entry of an object (`feedback: {helpful: true}`), or an object in a list
-(`annotations: [{annotator, question, value}]`). The caller selects the cells that are ratings.
+annotator (`rater1`, `fluency_r2`) or per annotator and question (`Anna Clarity`), an entry of an object (`feedback:
+{helpful: true}`), or an object in a list (`annotations: [{annotator, question, value}]`). The caller selects the cells
+that are ratings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from accord.edges import is_sendable
@@ -135,12 +137,58 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: 
             yield from _answers_of_object(name, value, annotator)
 
 
-def _columns_by_person(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _columns_by_person(row: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
     """Return question and annotator of the columns that name an annotator; empty if they name only one annotator."""
-    matches = {name: match for name in row if isinstance(name, str) and (match := _BY_PERSON.fullmatch(name))}
-    if len({match["who"].casefold() for match in matches.values()}) < 2:
+    return _split_columns(tuple(name for name in row if isinstance(name, str)))
+
+
+@lru_cache(maxsize=1024)
+def _split_columns(names: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
+    matches = {name: match for name in names if (match := _BY_PERSON.fullmatch(name))}
+    if len({match["who"].casefold() for match in matches.values()}) > 1:
+        return {name: (match["before"] or match["after"] or "rating", match["who"]) for name, match in matches.items()}
+    named = [name for name in names if _has_first_name(name)]
+    pairs = (_people_and_questions(named, words, is_last) for is_last in (False, True) for words in (1, 2))
+    return next((found for found in pairs if found), {})
+
+
+def _people_and_questions(names: Collection[str], words: int, is_last: bool) -> dict[str, tuple[str, str]]:
+    """Return question and annotator of columns such as `Anna Clarity`, of two or more annotators and questions each.
+
+    Args:
+        names: Names of the columns.
+        words: Number of words of an annotator's name, which begins with a first name.
+        is_last: True if the annotator's name follows the question.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        parts = re.split(r"([ _.:/-]+)", name)  # words and the marks between them
+        place = len(parts) - 2 * words if is_last else 2 * words - 1
+        if 0 < place < len(parts) - 1:
+            before, after = "".join(parts[:place]), "".join(parts[place + 1 :])
+            question, who = (before, after) if is_last else (after, before)
+            if re.split(r"[ _.:/-]+", who)[0].casefold() in first_names():
+                found[name] = (question, who)
+    people: dict[str, set[str]] = {}
+    for question, who in found.values():
+        people.setdefault(question, set()).add(who)
+    shared = {question for question, each in people.items() if len(each) > 1}
+    if len(shared) < 2 or not any(map(is_rating_name, shared)):
         return {}
-    return {name: (match["before"] or match["after"] or "rating", match["who"]) for name, match in matches.items()}
+    return {name: pair for name, pair in found.items() if pair[0] in shared}
+
+
+@lru_cache(maxsize=4096)
+def _has_first_name(name: str) -> bool:
+    """Return True if the name of a column has several words, and one of its first or last two is a first name."""
+    words = [word.casefold() for word in re.split(r"[ _.:/-]+", name) if word]
+    return len(words) > 1 and not first_names().isdisjoint((words[0], *words[-2:]))
+
+
+@cache
+def first_names() -> frozenset[str]:
+    """Return common first names in lower case."""
+    return frozenset((files("accord.formats.tables") / "first_names.txt").read_text(encoding="utf-8").split())
 
 
 def _answers_of_list(name: str, values: Collection[Any], annotator: str | None) -> Iterator[RatingCell]:
@@ -311,4 +359,6 @@ def _has_no_answer(conversation: Conversation, questions: AbstractSet[str]) -> b
 @lru_cache(maxsize=1024)
 def _may_hold_others(name: Any) -> bool:
     """Return True if the entry of this name may hold answers to other questions."""
-    return not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS or bool(_BY_PERSON.fullmatch(name))
+    if not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS:
+        return True
+    return bool(_BY_PERSON.fullmatch(name)) or _has_first_name(name)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from functools import cache
-from importlib.resources import files
 
-from accord.formats.labels.rating_columns import RATING, UNNAMED, is_rating_name, words_of
+from accord.formats.labels.rating_columns import RATING, UNNAMED, first_names, is_rating_name, words_of
 from accord.formats.record import plain_name
 from accord.formats.tables.scales import ObservedAnswers, ends_of, infer_scale, mixed_scales, number_of
 from accord.formats.tables.words import LABEL_COLUMNS, NAMING, OTHER_WORDS
@@ -22,11 +20,6 @@ _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
 )
 _SCORE_WORDS = {"rating", "ratings", "score", "scores", "label", "labels", "vote", "grade", "bewertung", "note", "by"}
-
-
-@cache
-def _first_names() -> frozenset[str]:
-    return frozenset((files("accord.formats.tables") / "first_names.txt").read_text(encoding="utf-8").split())
 
 
 def bare_name(column: str) -> tuple[str, tuple[float, float] | None]:
@@ -54,7 +47,7 @@ def person_in(column: str) -> str | None:
         return column
     words = words_of(column)
     rest = [word for word in words if word not in _SCORE_WORDS]
-    if not rest or len(rest) > 2 or rest[0] not in _first_names():
+    if not rest or len(rest) > 2 or rest[0] not in first_names():
         return None
     if len(rest) == len(words):
         return column
