@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,10 @@ def test_files_of_another_machine_are_given_by_name(
     assert (found["from_files"], found["scores"]) == (200, before["scores"] + 200), "each conversation counts once"
     narrow, wide = (rows["systems"][0]["high"] - rows["systems"][0]["low"] for rows in (found, before))
     assert narrow < wide and found["narrowest"] in found["widths"]
+    text = Path("far.jsonl").read_text(encoding="utf-8")
+    Path("far.jsonl").write_text(re.sub(r"\|version:[\d.]+", "|version:0.2.0", text), encoding="utf-8")
+    earlier = accord_json("estimate", "--scores", "far.jsonl=s0", "--difference", "0.5")
+    assert earlier["systems"] == found["systems"], "an earlier version of Accord scored the file"
     [plan] = found["plans"]
     assert plan["asked"] == 0.5 and 0 < plan["fewest"] <= plan["needed_alone"]
     text = printed("estimate", "--scores", "far.jsonl=s0")

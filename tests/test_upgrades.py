@@ -23,6 +23,7 @@ from sqlalchemy import Engine, event, text
 from accord import Store
 from accord.store import backup, check_store, restore
 from accord.store.schema import SCHEMA_VERSION
+from accord.values import Signature
 
 VERSIONS = sorted(path.parent.name for path in (Path(__file__).parent / "upgrades").glob("*/project.tar.xz"))
 ROUNDING = 1e-6
@@ -58,6 +59,9 @@ def changes(old: Any, new: Any, place: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name, value in old.items():
             yield from changes(value, new.get(name, "missing"), f"{place}.{name}")
+    elif place == ".signature":
+        if Signature.without_version(old) != Signature.without_version(new):
+            yield f"{place}: {old!r}, now {new!r}"
     elif isinstance(old, int | float) and isinstance(new, int | float):
         if abs(old - new) > ROUNDING:
             yield f"{place}: {old}, now {new}"
@@ -76,7 +80,8 @@ def test_rows_of_the_store_and_the_mart_are_kept(project: Path) -> None:
     found = check_store("accord.db", Path("accord.db.scores"))
     assert found.damage == [] and found.version == SCHEMA_VERSION
     of_mart = pl.read_parquet("accord.db.scores/*.parquet")
-    assert len(of_mart) == sum(len(scores(f"scores-{name}.jsonl")) for name in expected["evaluators"])
+    tables = sum(len(rows("table.csv")) for _ in Path().glob("table.*"))
+    assert len(of_mart) == tables + sum(len(scores(f"scores-{name}.jsonl")) for name in expected["evaluators"])
 
 
 def test_evaluators_give_the_same_scores(project: Path) -> None:
@@ -84,6 +89,17 @@ def test_evaluators_give_the_same_scores(project: Path) -> None:
         accord("score", "chats.jsonl", "--evaluator", f"evaluators/{name}", "--out", "now.jsonl", "--force")
         old, now = scores(f"scores-{name}.jsonl"), scores("now.jsonl")
         assert [list(changes(*pair)) for pair in zip(old, now, strict=True)] == [[] for _ in old], name
+
+
+def test_score_tables_and_the_card_are_read(project: Path) -> None:
+    if not Path("agreement-card.json").is_file():
+        pytest.skip("the fixture was written without a card")
+    count = len(scores("scores-default.jsonl"))
+    for suffix in ("csv", "parquet"):
+        sent = accord("push", "--to", "label-studio", f"table.{suffix}", "--out", "tasks.json", "--force")
+        assert f"{count} predictions of {count} rows" in sent
+    conditions = accord("gate", "--card", "agreement-card.json", "--allow-unproven")
+    assert "evaluator of the card: passed: unchanged" in conditions
 
 
 def test_folder_of_parts_is_exported_imported_and_continued(project: Path) -> None:

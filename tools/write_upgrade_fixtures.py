@@ -32,7 +32,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "upgrades"
-EVERY = 5
+EVERY = 7
 """Step between the conversations of the sample that are in the project."""
 EVALUATORS = ("mixture", "svr")
 """Evaluators to save in addition to the default; the head of `svr` has moved to accord-papers since 0.1."""
@@ -46,7 +46,7 @@ studies:
     items: {sample: 6}
 """
 PACKAGES = ("numpy", "polars", "pydantic", "safetensors", "scikit-learn", "SQLAlchemy")
-MOST_BYTES = 300_000
+MOST_BYTES = 200_000
 RUN = """
 import importlib.metadata as metadata, runpy, sys
 hidden = sys.argv.pop(1)
@@ -120,6 +120,9 @@ def fill(accord: Accord, project: Path) -> None:
     evaluators = sorted(path.name for path in (project / "evaluators").iterdir())
     for name in evaluators:
         accord("score", "chats.jsonl", "--evaluator", f"evaluators/{name}", "--out", f"scores-{name}.jsonl")
+    for suffix in ("csv", "parquet"):
+        accord("score", "chats.jsonl", "--evaluator", "evaluators/default", "--out", f"table.{suffix}")
+    accord("card")
     # The board has the same scores already, so the folder of parts goes through another store.
     scratch = ("--workers", "1", "--set", "store=sqlite:///scratch.db")
     accord("score", "chats.jsonl", "--evaluator", "evaluators/default", "--out", "parts/", *scratch)

@@ -10,7 +10,7 @@ from typing import Any
 from accord.edges import BadInput, BadRow
 from accord.formats import read_rows
 from accord.learning import Level
-from accord.values import POPULATION, Question
+from accord.values import POPULATION, Question, Signature
 
 Scored = dict[str, list[tuple[str, int | None, float]]]
 """Conversation, turn and score of units, by assistant version."""
@@ -102,7 +102,7 @@ def _check(path: Path, line: int, row: Mapping[str, Any], question: Question, si
     asked = _PARTS.search(said)
     if asked is not None and asked[1] != question.id:
         raise BadInput(f"{path}: line {line} scores the question {asked[1]!r}; the main question is {question.id!r}")
-    if signature is not None and said != signature:
+    if signature is not None and Signature.without_version(said) != Signature.without_version(signature):
         raise BadInput(
             f"{path}: line {line} was scored by another evaluator than the one in use; score again: accord score"
         )

@@ -93,6 +93,15 @@ class Signature:
         found = re.search(r"\|coverage:(0?\.\d+)(?=\||$)", text)
         return None if found is None else float(found[1])
 
+    @staticmethod
+    def without_version(text: str) -> str:
+        """Return a signature as text without the version of Accord, which an upgrade changes and a fit does not.
+
+        >>> Signature.without_version("calibration|features:3|version:0.2.0|for:ann")
+        'calibration|features:3|for:ann'
+        """
+        return re.sub(r"\|version:\d+\.\d+\.\d+\w*(?=\||$)", "", text)
+
 
 class ScoreRow(TypedDict):
     """A score, or the reason why it is missing, as a flat row of JSON values.
