@@ -25,8 +25,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from new_user_files import KINDS, Kind
 
 import accord
 from accord import Project
-from accord.edges import BadInput
 from accord.project import Config
 
 PARTS = ("install", "kinds", "rows", "recommended")

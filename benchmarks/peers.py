@@ -1,6 +1,6 @@
 """The same work through several tools: three tables with a planted truth, each through every tool that can read it.
 
-    python benchmarks/peers.py [--only accord,truescore,...] [--quick] --json OUT
+    python benchmarks/peers.py [--only accord,truescore,...] [--environments FOLDER] [--quick] --json OUT
 
 labels   600 answers, a judge's verdict and confidence for each, and a person's label for a random half
 raters   600 answers, a judge's verdict for each, and the labels of three people for a random third
@@ -14,14 +14,16 @@ it takes. The row of a tool without a table has the size of its environment with
 repeats the answers of the table; nothing asks a model.
 
 same             share of equal answers of the judge and a person
-kappa            Cohen's κ of the judge and a person; `kappa_majority`: of the judge and the majority of people
+kappa            Cohen's κ of the judge and a person; `kappa_majority`: of the judge and the majority of people;
+                 `kappa_v1_first`: in the rows that show v1 first
 people_kappa     agreement of people among themselves; `people_alpha`: Krippendorff's α of them
 judge_mean       share of pass (pairs: win rate of v2) by the judge alone; `mean`: corrected by the labels
 mean_majority    the same of the majority's label
 automate         share that the judge may decide alone, with an error of at most 5%
 position         share of questions where the judge prefers the same position in both orders
 
-`--quick` runs Accord in the present environment alone, once.
+`--quick` runs Accord in the present environment alone, once. `--environments` keeps the environments, and uses those
+that are there.
 """
 
 from __future__ import annotations
@@ -53,7 +55,19 @@ RATERS = {"ann": 0.04, "ben": 0.08, "cho": 0.15}
 """Error rates of people."""
 WINS, FIRST = 0.62, 0.2
 """Share of questions that v2 wins, and share of rows in which the judge prefers the first answer."""
-COLUMNS = ["table", "tool", "same", "kappa", "kappa_majority", "people_kappa", "people_alpha", "ac1", "tpr", "tnr"]
+COLUMNS = [
+    "table",
+    "tool",
+    "same",
+    "kappa",
+    "kappa_majority",
+    "kappa_v1_first",
+    "people_kappa",
+    "people_alpha",
+    "ac1",
+    "tpr",
+    "tnr",
+]
 COLUMNS += ["judge_mean", "mean", "mean_majority", "automate", "ece", "strength", "position", "cpu_seconds", "commands"]
 COLUMNS += ["lines", "mb", "skipped"]
 
@@ -126,8 +140,13 @@ def truth_rows() -> list[Row]:
     labels = {"tpr": good, "tnr": bad, "judge_mean": GOOD * good + (1 - GOOD) * (1 - bad), "mean": GOOD}
     labels |= _agreement(GOOD * good, GOOD * (1 - good), (1 - GOOD) * (1 - bad), (1 - GOOD) * bad)
     labels |= {"automate": _largest_share(0.05), "ece": 0.0}
-    pairs = {"judge_mean": FIRST / 2 + (1 - FIRST) * WINS, "mean": WINS, "strength": float(np.log(WINS / (1 - WINS))) / 2}
-    pairs |= {"position": FIRST} | _agreement(0.5, 0, FIRST / 2, (1 - FIRST) / 2)
+    pairs = {
+        "judge_mean": FIRST / 2 + (1 - FIRST) * WINS,
+        "mean": WINS,
+        "strength": float(np.log(WINS / (1 - WINS))) / 2,
+    }
+    v1_first = _agreement(1 - WINS, 0, FIRST * WINS, (1 - FIRST) * WINS)["kappa"]
+    pairs |= {"position": FIRST, "kappa_v1_first": v1_first} | _agreement(0.5, 0, FIRST / 2, (1 - FIRST) / 2)
     return [{"table": "labels", "tool": "truth", **labels}, {"table": "raters", "tool": "truth", **_raters_truth()},
             {"table": "pairs", "tool": "truth", **pairs}]  # fmt: skip
 
@@ -198,9 +217,7 @@ def read_accord(output: str, folder: Path) -> dict[str, Any]:
     if found.get("pairs"):
         version = next(row for row in found["systems"] if row["system"] == "v2")
         figures |= {"judge_mean": version["judge_mean"], "mean": [version["mean"], version["low"], version["high"]]}
-        figures["strength"] = next(
-            row["strength"] for row in found["pairs"]["strengths"] if row["version"] == "v2"
-        )
+        figures["strength"] = next(row["strength"] for row in found["pairs"]["strengths"] if row["version"] == "v2")
         figures["position"] = found["pairs"]["same_position"]
     if found["automation"]:
         figures["automate"] = found["automation"]["share"]
@@ -219,10 +236,12 @@ def read_judgekeeper(output: str, folder: Path) -> dict[str, Any]:
     """Return the figures of the report of judgekeeper."""
     found = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
     head = found["headline"]
-    rates = {name: [head[f"{name}_mean"], head[f"{name}_ci"]["lo"], head[f"{name}_ci"]["hi"]] for name in ("tpr", "tnr")}
+    rates = {
+        name: [head[f"{name}_mean"], head[f"{name}_ci"]["lo"], head[f"{name}_ci"]["hi"]] for name in ("tpr", "tnr")
+    }
     figures = {"same": head["accuracy_mean"], "kappa": head["kappa_mean"], **rates}
     if found.get("position_bias"):
-        return {"kappa": figures["kappa"], "same": figures["same"], "position": found["position_bias"]["inconsistency_rate"]}
+        return {"kappa_v1_first": figures["kappa"], "position": found["position_bias"]["inconsistency_rate"]}
     return figures
 
 
@@ -466,13 +485,17 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, Work]]] = {
         "pairs": Work("", ["accord check pairs.csv --json"], read_accord),
     }),
     "truescore": ("truescore==0.7.4", {
-        "labels": Work("", ["truescore audit labels.csv --judge judge --gold human --json report.json"], read_truescore),
+        "labels": Work("", [
+            "truescore audit labels.csv --judge judge --gold human --json report.json",
+        ], read_truescore),
         "raters": Work(TRUESCORE_RATERS),
         "pairs": Work(TRUESCORE_PAIRS),
     }),
     "judgekeeper": ("judgekeeper==0.1.3", {
         "labels": Work("", ["judgekeeper check labels.csv --judge judge --human human --out out"], read_judgekeeper),
-        "raters": Work(MAJORITY, ["judgekeeper check majority.csv --judge judge --human label --out out"], read_majority),
+        "raters": Work(MAJORITY, [
+            "judgekeeper check majority.csv --judge judge --human label --out out",
+        ], read_majority),
         "pairs": Work(JUDGEKEEPER_PAIRS, [
             "judgekeeper freeze anchors.jsonl",
             "judgekeeper judge anchors.jsonl --callable recorded:judge --label-map A=A --out runs",
@@ -503,7 +526,7 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, Work]]] = {
 ENVIRONMENT = {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "DEEPEVAL_NO_INSPECT_PROMPT": "1"}
 
 
-def tool_rows(tool: str, folder: Path, is_quick: bool) -> list[Row]:
+def tool_rows(tool: str, folder: Path, is_quick: bool, environments: Path | None = None) -> list[Row]:
     """Return a row for each table, and one for the size of a tool's environment.
 
     Raises:
@@ -512,9 +535,9 @@ def tool_rows(tool: str, folder: Path, is_quick: bool) -> list[Row]:
     requirement, tables = TOOLS[tool]
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name) / "environment"
+        place = (environments or Path(name)).resolve() / f"environment-{tool}"
         bin_ = Path(sys.executable).parent if is_quick else place / "bin"
-        if not is_quick:
+        if not is_quick and not place.exists():
             timed([sys.executable, "-m", "venv", place], name)
             timed([bin_ / "python", "-m", "pip", "install", "--quiet", requirement], name, PYTHONPATH="")
         for table, work in tables.items():
@@ -522,6 +545,7 @@ def tool_rows(tool: str, folder: Path, is_quick: bool) -> list[Row]:
             for run in range(1 if is_quick else RUNS):
                 work_folder = Path(name) / f"{table}-{run}"
                 shutil.copytree(folder, work_folder)
+                print(f"{tool}: {table}", file=sys.stderr)
                 output, used = _worked(work, bin_, work_folder, is_quick)
                 figures, seconds = dict(work.read(output, work_folder)), [*seconds, used]
             commands = len(work.commands) + bool(work.script)
@@ -563,6 +587,7 @@ def _flat(figures: Mapping[str, Any]) -> Row:
 
 def main() -> None:
     parser = options("peers", "The same tables through several tools.", list(TOOLS))
+    parser.add_argument("--environments", type=Path, metavar="FOLDER", help="folder that keeps the environments")
     given = parser.parse_args()
     tools = chosen(parser, given.only or ("accord" if given.quick else None), list(TOOLS))
     kept = earlier_rows(given.json, lambda row: row["tool"] not in {*tools, "truth"}) if given.only else []
@@ -570,7 +595,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         write_tables(Path(name))
         for tool in tools:
-            found = rows_of_part(tool, lambda tool=tool: tool_rows(tool, Path(name), given.quick))  # type: ignore[misc]
+            found = rows_of_part(tool, lambda tool=tool: tool_rows(tool, Path(name), given.quick, given.environments))  # type: ignore[misc]
             rows += [{"table": None, "tool": tool, **row} for row in found]
     rows += kept
     finish("peers", rows, [each for each in COLUMNS if any(row.get(each) is not None for row in rows)], given.json)
