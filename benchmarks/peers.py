@@ -42,6 +42,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from harness import ROOT, Row, chosen, earlier_rows, finish, options, own_files, rows_of_part, timed
 
+from accord.edges import BadInput
+
 SEED, ROWS, RUNS = 2026, 600, 3
 GOOD = 0.6
 """Share of good answers."""
@@ -198,12 +200,14 @@ def _raters_truth() -> dict[str, float]:
 class Work(NamedTuple):
     """A table through a tool: a script, which prints figures as JSON or prepares files, and commands.
 
-    `read` returns the figures from the output and the folder, and None for a tool that refuses the table.
+    `read` returns the figures from the output and the folder. `refused` is a shorter way that the tool refuses, whose
+    message is stored.
     """
 
     script: str = ""
     commands: Sequence[str] = ()
     read: Callable[[str, Path], Mapping[str, Any]] = lambda output, folder: json.loads(output.splitlines()[-1])
+    refused: str = ""
 
 
 def read_accord(output: str, folder: Path) -> dict[str, Any]:
@@ -489,7 +493,8 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, Work]]] = {
             "truescore audit labels.csv --judge judge --gold human --json report.json",
         ], read_truescore),
         "raters": Work(TRUESCORE_RATERS),
-        "pairs": Work(TRUESCORE_PAIRS),
+        "pairs": Work(TRUESCORE_PAIRS,
+                      refused="truescore audit pairs.csv --judge judge_winner --gold human_winner"),
     }),
     "judgekeeper": ("judgekeeper==0.1.3", {
         "labels": Work("", ["judgekeeper check labels.csv --judge judge --human human --out out"], read_judgekeeper),
@@ -500,7 +505,7 @@ TOOLS: Mapping[str, tuple[str, Mapping[str, Work]]] = {
             "judgekeeper freeze anchors.jsonl",
             "judgekeeper judge anchors.jsonl --callable recorded:judge --label-map A=A --out runs",
             "judgekeeper validate anchors.jsonl runs --out out",
-        ], read_judgekeeper),
+        ], read_judgekeeper, "judgekeeper check pairs.csv --judge judge_winner --human human_winner --id question_id"),
     }),
     "judge-audit": ("kunko-judge-audit==0.5.1", {
         "labels": Work(_filled(JUDGE_AUDIT, TABLE="labels", PEOPLE='("human",)', OPTIONS=VERDICTS, ITEM="id",
@@ -548,10 +553,12 @@ def tool_rows(tool: str, folder: Path, is_quick: bool, environments: Path | None
                 print(f"{tool}: {table}", file=sys.stderr)
                 output, used = _worked(work, bin_, work_folder, is_quick)
                 figures, seconds = dict(work.read(output, work_folder)), [*seconds, used]
-            commands = len(work.commands) + bool(work.script)
-            lines = sum(bool(line.strip()) for line in work.script.splitlines())
-            rows.append({"table": table, "tool": tool, **_flat(figures), "cpu_seconds": median(seconds),
-                         "commands": commands, "lines": lines})  # fmt: skip
+            row: Row = {"table": table, "tool": tool, **_flat(figures), "cpu_seconds": median(seconds)}
+            row["commands"] = len(work.commands) + bool(work.script)
+            row["lines"] = sum(bool(line.strip()) for line in work.script.splitlines())
+            if work.refused:
+                row |= {"refused": work.refused, "printed": _refusal(work.refused, bin_, folder)}
+            rows.append(row)
         if not is_quick:  # after the runs, so with the bytecode of all modules in use
             rows.append({"table": None, "tool": tool, "mb": sum(size for _, size in own_files(place))})
     return rows
@@ -571,6 +578,16 @@ def _worked(work: Work, bin_: Path, folder: Path, is_quick: bool) -> tuple[str, 
         done = timed(step, folder, accepted=(0, 2) if step[0] == bin_ / "truescore" else (0,), **environment)
         output, used = done.output, used + done.cpu_seconds
     return output, used
+
+
+def _refusal(command: str, bin_: Path, folder: Path) -> str | None:
+    """Return what a command that a tool refuses prints, or None if it does not refuse."""
+    program, *arguments = command.split()
+    try:
+        timed([bin_ / program, *arguments], folder, PYTHONPATH="")
+    except BadInput as error:
+        return str(error).partition(" failed: ")[2]
+    return None
 
 
 def _flat(figures: Mapping[str, Any]) -> Row:
