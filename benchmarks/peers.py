@@ -16,6 +16,7 @@ repeats the answers of the table; nothing asks a model.
 same             share of equal answers of the judge and a person
 kappa            Cohen's κ of the judge and a person; `kappa_majority`: of the judge and the majority of people;
                  `kappa_v1_first`: in the rows that show v1 first
+alpha            Krippendorff's α of the judge and a person
 people_kappa     agreement of people among themselves; `people_alpha`: Krippendorff's α of them
 judge_mean       share of pass (pairs: win rate of v2) by the judge alone; `mean`: corrected by the labels
 mean_majority    the same of the majority's label
@@ -159,7 +160,8 @@ def _agreement(both: float, people_alone: float, judge_alone: float, neither: fl
     chance = person * judge + (1 - person) * (1 - judge)
     middle = (person + judge) / 2
     spread = 2 * middle * (1 - middle)
-    return {"same": same, "kappa": (same - chance) / (1 - chance), "ac1": (same - spread) / (1 - spread)}
+    return {"same": same, "kappa": (same - chance) / (1 - chance), "ac1": (same - spread) / (1 - spread),
+            "alpha": 1 - (1 - same) / spread}  # fmt: skip
 
 
 def _largest_share(limit: float) -> float:
@@ -429,7 +431,8 @@ human, judge = zip(*[(row["human"], row["judge"]) for row in rows if row["human"
 found, alone = judge_validation(human, judge, seed=0), score_ci([int(row["judge"] == "pass") for row in rows])
 print(found.summary())
 print(json.dumps({"same": found.accuracy, "kappa": cohens_kappa(human, judge).kappa,
-                  "judge_mean": [alone.mean, alone.ci_low, alone.ci_high]}))
+                  "alpha": [found.agreement, found.ci_low, found.ci_high],
+                  "judge_mean": [alone.estimate, alone.ci_low, alone.ci_high]}))
 """
 EVALAUDIT_RATERS = """
 import json
