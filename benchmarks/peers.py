@@ -35,6 +35,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -65,14 +66,12 @@ COLUMNS = [
     "kappa",
     "kappa_majority",
     "kappa_v1_first",
+    "alpha",
     "people_kappa",
     "people_alpha",
-    "ac1",
-    "tpr",
-    "tnr",
 ]
-COLUMNS += ["judge_mean", "mean", "mean_majority", "automate", "ece", "strength", "position", "cpu_seconds", "commands"]
-COLUMNS += ["lines", "mb", "skipped"]
+COLUMNS += ["ac1", "tpr", "tnr", "judge_mean", "mean", "mean_majority", "automate", "ece", "strength", "position"]
+COLUMNS += ["cpu_seconds", "commands", "lines", "mb", "skipped"]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -615,7 +614,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         write_tables(Path(name))
         for tool in tools:
-            found = rows_of_part(tool, lambda tool=tool: tool_rows(tool, Path(name), given.quick, given.environments))  # type: ignore[misc]
+            found = rows_of_part(tool, partial(tool_rows, tool, Path(name), given.quick, given.environments))
             rows += [{"table": None, "tool": tool, **row} for row in found]
     rows += kept
     finish("peers", rows, [each for each in COLUMNS if any(row.get(each) is not None for row in rows)], given.json)
