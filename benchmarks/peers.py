@@ -548,13 +548,15 @@ def tool_rows(tool: str, folder: Path, is_quick: bool, environments: Path | None
             timed([sys.executable, "-m", "venv", place], name)
             timed([bin_ / "python", "-m", "pip", "install", "--quiet", requirement], name, PYTHONPATH="")
         for table, work in tables.items():
-            figures, seconds = {}, []
+            figures: dict[str, Any] = {}
+            seconds: list[float] = []
             for run in range(1 if is_quick else RUNS):
                 work_folder = Path(name) / f"{table}-{run}"
                 shutil.copytree(folder, work_folder)
                 print(f"{tool}: {table}", file=sys.stderr)
                 output, used = _worked(work, bin_, work_folder, is_quick)
-                figures, seconds = dict(work.read(output, work_folder)), [*seconds, used]
+                figures = dict(work.read(output, work_folder))
+                seconds.append(used)
             row: Row = {"table": table, "tool": tool, **_flat(figures), "cpu_seconds": median(seconds)}
             row["commands"] = len(work.commands) + bool(work.script)
             row["lines"] = sum(bool(line.strip()) for line in work.script.splitlines())
