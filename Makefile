@@ -126,7 +126,7 @@ papers: $(VENV)/ready ## run the papers' studies on the public data and write do
 BENCHMARKS := adapters architecture loop check_table first_hour first_labels agreement agreement_labels specification_gaps decision import_speed compare_speed calibration_speed \
   judging_overhead faults attacks privacy drift batches failure_modes \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues issue_contexts adoror \
-  agent_steps demonstration_selection ciu simulated_annotators llm_rubric one_figure papers \
+  peers agent_steps demonstration_selection ciu simulated_annotators llm_rubric one_figure papers \
   paper_claims synth
 
 RESULTS = $(if $(QUICK),$(OUT)-quick,benchmarks/results)

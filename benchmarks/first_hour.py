@@ -29,20 +29,18 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from cost import ROOT
-from harness import Row, checkout, chosen, data_folder, earlier_rows, finish, options, rows_of_part
+from harness import Row, checkout, chosen, data_folder, earlier_rows, finish, options, own_files, rows_of_part, timed
 from new_user_files import FAVOR, FORMS, KINDS, WIN_RATE, Kind, wrong_readings
 
 import accord
 from accord import Project
-from accord.edges import BadInput
 from accord.project import Config
 
 PARTS = ("install", "kinds", "forms", "rows", "recommended")
@@ -51,8 +49,6 @@ PART_OF = {"first-result": "install", "rows-missing": "rows", "recommended-worse
 COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "reading", "verdict", "wrong"]
 COLUMNS += ["seconds", "cpu_seconds", "mb", "mb_without_pip", "mb_without_bytecode"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
-PIP = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
-"""Packages of a new virtual environment."""
 SIZES, DRAWN = (11, 30, 100), 20
 STRENGTHS = (0.0, 0.4, 0.8, 1.2)
 """Strength of the effect of the reply's length and repeated words on the planted ratings."""
@@ -81,28 +77,17 @@ def _installed(version: str, source: Path) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "environment"
         pip: list[str | Path] = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-cache-dir", source]
-        times = [_timed([sys.executable, "-m", "venv", place], name), _timed(pip, name)]
-        files = [(path, path.lstat().st_blocks * 512 / 2**20) for path in place.rglob("*")]
-        own = [(path, size) for path, size in files if not {*PIP} & {part.split("-")[0] for part in path.parts}]
+        times = [timed([sys.executable, "-m", "venv", place], name), timed(pip, name)]
+        own = own_files(place)
         yield {
             "what": "install", "set": version,
-            "seconds": sum(each for each, _ in times), "cpu_seconds": sum(each for _, each in times),
-            "mb": sum(size for _, size in files), "mb_without_pip": sum(size for _, size in own),
+            "seconds": sum(each.seconds for each in times), "cpu_seconds": sum(each.cpu_seconds for each in times),
+            "mb": sum(path.lstat().st_blocks * 512 / 2**20 for path in place.rglob("*")),
+            "mb_without_pip": sum(size for _, size in own),
             "mb_without_bytecode": sum(size for path, size in own if path.suffix != ".pyc"),
         }  # fmt: skip
-        seconds, cpu_seconds = _timed([place / "bin" / "accord", "demo", "--out", Path(name) / "demo"], name)
+        seconds, cpu_seconds, _ = timed([place / "bin" / "accord", "demo", "--out", Path(name) / "demo"], name)
         yield {"what": "first-result", "set": version, "seconds": seconds, "cpu_seconds": cpu_seconds}
-
-
-def _timed(command: Sequence[str | Path], folder: str) -> tuple[float, float]:
-    """Run a command in a folder; return seconds and processor seconds."""
-    start, before = time.monotonic(), os.times()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        raise BadInput(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.monotonic() - start, used
 
 
 # --- kinds --------------------------------------------------------------------------------------------------------

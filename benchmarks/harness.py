@@ -180,6 +180,7 @@ CODE: Mapping[str, Sequence[str]] = {
     "import_speed": ("accord.formats", "accord.project.importing", "accord.store"),
     "judging_overhead": ("accord.models",),
     "live_scoring": ("accord.evidence.bank", "accord.live", "accord.scoring"),
+    "peers": ("accord.table_check", "accord.statistics"),
     "privacy": ("accord.project.erasing", "accord.redaction", "accord.store.erasure"),
     "scale": ("accord.evidence.bank", "accord.formats", "accord.live", "accord.scoring", "accord.store"),
     "synth": ("accord.synth",),
@@ -436,6 +437,41 @@ def run_python(script: str, *arguments: object, **environment: str) -> Any:
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return json.loads(done.stdout.splitlines()[-1])
+
+
+class Timed(NamedTuple):
+    """A finished command: seconds, processor seconds, and standard output."""
+
+    seconds: float
+    cpu_seconds: float
+    output: str
+
+
+def timed(
+    command: Sequence[str | Path], folder: str | Path, accepted: Sequence[int] = (0,), **environment: str
+) -> Timed:
+    """Run a command in a folder.
+
+    Raises:
+        BadInput: Its exit code is not one of those accepted.
+    """
+    start, before = time.monotonic(), os.times()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, **environment})
+    if done.returncode not in accepted:
+        raise BadInput(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return Timed(time.monotonic() - start, used, done.stdout)
+
+
+PIP = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+"""Packages of a new virtual environment."""
+
+
+def own_files(environment: Path) -> list[tuple[Path, float]]:
+    """Return each file of a virtual environment and its megabytes on disk, without pip and setuptools."""
+    files = [(path, path.lstat().st_blocks * 512 / 2**20) for path in environment.rglob("*")]
+    return [(path, size) for path, size in files if not {*PIP} & {part.split("-")[0] for part in path.parts}]
 
 
 def process_memory(process: int, which: str = "VmHWM") -> float | None:

@@ -62,6 +62,7 @@ SMALLEST = {
     "judging_overhead": ["--limit", "4"],
     "live_scoring": ["--only", "scorer"],
     "paper_claims": ["--only", "llm-rubric"],
+    "peers": ["--only", "accord"],
     "privacy": ["--only", "written"],
     "rubric_selection": ["--only", "growth", "--limit", "1"],
     "simulated_annotators": ["--limit", "1"],
