@@ -326,9 +326,7 @@ def compare_with_current(project: Workspace, fitted: Fitted, folder: Path) -> Re
                    "scores": _old_scores(project, fitted.evaluator),
                    "cards": cards_about(project.config.folder, before.name)}  # fmt: skip
         evidence: EvidenceTable = project.measure(before.sources, fitted.held_out.train.samples)
-        report["weights"] = _weights(
-            shares_of(before, evidence), shares_of(fitted.evaluator, fitted.held_out.evidence)
-        )
+        report["weights"] = _weights(shares_of(before, evidence), shares_of(fitted.evaluator, fitted.held_out.evidence))
         if any(map(learns, before.sources)) or comparison.folds < 2:
             current = _predict_unseen(fitted, before, evidence)
         else:
