@@ -288,6 +288,7 @@ def _alpha(answers: Floats, item: NDArray[np.object_], is_ordered: bool) -> Esti
 
 # --- several runs -----------------------------------------------------------------------------------------------------
 
+
 def _noise_of(means: Floats) -> Floats:
     """Divide the variance of runs by the squared error; NaN without errors, as without the one item that has some."""
     noise, squared = means[..., 0], means[..., 1]
