@@ -383,7 +383,7 @@ class ScoreReader:
 
     def intervals(
         self, scores: SelectedScores, conversations: Collection[str]
-    ) -> dict[tuple[str, int | None, float], tuple[float, float]]:
+    ) -> dict[tuple[str, int | None, float | None], tuple[float | None, float | None]]:
         """Return the ends of the 80% intervals of scores for a new annotator, by conversation, turn and score.
 
         Empty for ratings, and for means over several annotators. The frame of a selection has no intervals, which few

@@ -118,7 +118,7 @@ def check_error(error: float) -> None:
     """Raise `BadInput` if a limit of the error is out of range."""
     if not SMALLEST_ERROR <= error < 0.5:
         raise BadInput(
-            f"--error {error:g}: the largest error is a share of at least {SMALLEST_ERROR:g} and below .5; for example .05"
+            f"--error {error:g}: the largest error is a share from {SMALLEST_ERROR:g} to below .5; for example .05"
         )
 
 
