@@ -260,7 +260,8 @@ def _slack(folder: Path) -> None:
         for name, is_up in (("+1", True), ("-1", False)):
             users = [user for who, user in enumerate(("UANNA", "UBEN")) if _good(i, who) == is_up]
             reactions += [{"name": name, "users": users, "count": len(users)}] if users else []
-        reply = {"type": "message", "subtype": "bot_message", "bot_id": "B1", "username": "helpbot", "text": _reply(i)}
+        reply: dict[str, Any] = {"type": "message", "subtype": "bot_message", "bot_id": "B1", "username": "helpbot"}
+        reply |= {"text": _reply(i)}
         reply |= {"ts": f"{START + 3600 * i + 5}.000200", "thread_ts": thread, "reactions": reactions}
         days.setdefault(_iso(i)[:10], []).extend([asked, reply])
     for day, messages in days.items():
@@ -289,7 +290,12 @@ def _thumbs_of_log(folder: Path) -> None:
     rows = []
     for i in range(MANY):
         asked, reply = _messages(i)
-        row = {"id": f"req-{i:03d}", "model": f"bot-{_version(i)}", "messages": [asked], "response": reply["content"]}
+        row: dict[str, Any] = {
+            "id": f"req-{i:03d}",
+            "model": f"bot-{_version(i)}",
+            "messages": [asked],
+            "response": reply["content"],
+        }
         rows.append({**row, "created_at": _iso(i), "thumbs": None if i % 8 == 7 else "up" if _good(i) else "down"})
     _jsonl(folder / "live.jsonl", rows)
 
@@ -304,7 +310,7 @@ def _langfuse(folder: Path) -> None:
         ]
         given.append({"name": "hallucination", "value": 0.1, "source": "EVAL", "authorUserId": None})
         scores = [{"id": f"s{i}-{n}", "dataType": "NUMERIC", **score} for n, score in enumerate(given)]
-        trace = {
+        trace: dict[str, Any] = {
             "id": f"t{i:03d}",
             "timestamp": _iso(i),
             "name": "chat",
@@ -330,7 +336,7 @@ def _mlflow(folder: Path) -> None:
             }
             for kind, name, who in sources
         ]  # fmt: skip
-        info = {"trace_id": f"tr-{i:03d}", "request_time": _iso(i), "state": "OK", "assessments": assessments}
+        info: dict[str, Any] = {"trace_id": f"tr-{i:03d}", "request_time": _iso(i), "assessments": assessments}
         info |= {"trace_metadata": {"mlflow.trace.session": f"m{i:03d}"}, "tags": {"version": _version(i)}}
         rows.append({"info": info, "data": {"spans": [span]}})
     _jsonl(folder / "traces.jsonl", rows)
@@ -370,7 +376,7 @@ def _sheets(folder: Path) -> None:
     header = ["Timestamp", "ID", "Question", "Answer", "Bot version", "Nora", "Ben", "Käthe"]
     rows = [
         ["6/1/2026 10:00:00", f"w{i}", _asked(i), _reply(i), f"v{_version(i)}"]
-        + [_rating(i), _rating(i, 1) if i % 3 else "", _rating(i, 2)]
+        + [str(_rating(i)), str(_rating(i, 1)) if i % 3 else "", str(_rating(i, 2))]
         for i in range(MANY)
     ]
     _csv(folder / "Ratings - Sheet1.csv", [header, *rows])

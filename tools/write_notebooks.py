@@ -63,7 +63,7 @@ def _shown(output: Any) -> str:
     if output.output_type == "stream":
         return f"```text\n{output.text.strip()}\n```"
     html = output.data.get("text/html", "")
-    if html.startswith("<table>"):
+    if html.startswith(("<table>", "<table ")):
         return _Table(html).markdown()
     is_document = html.startswith("<p><b>")
     return f"```text\n{_Document(html).text() if is_document else output.data['text/plain']}\n```"
