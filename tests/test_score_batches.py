@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from accord.decisions import Batch, BatchChange, batch_change, batch_changes
 from accord.edges import BadInput
 from accord.live.service.prometheus import ChangeGauges
 from accord.project import Config, change_of_scores
+from accord.project.scored_batches import LACKS
 from accord.scoring import ConversationFacts, RowOrigin
 from accord.statistics.batch_changes import Sight, rated_change, ratio, sight, spent_level
 from accord.store import MonitoringTables
@@ -84,6 +86,19 @@ def test_evaluator_that_cannot_tell_says_why(seen: Sight | None, said: str) -> N
     found = batch_change([*WEEKS, batch(4, -0.4)], seen, 4.0)
     assert found.people.value is None and found.blind and "This evaluator cannot tell by how much" in found.summary
     assert said in found.summary
+
+
+def test_scores_without_evidence_tell_no_change() -> None:
+    """Conversations that no judge answered about get nearly the same score, which looks like no change."""
+    fallen = batch(4, -0.4)
+    for batches, state in (([replace(WEEKS[0], lacking=76)], "first"), ([*WEEKS, replace(fallen, lacking=76)], "fell")):
+        found = batch_change(batches, SEEN, 4.0)
+        assert found.state == state and found.people.value is None and found.is_without_evidence
+        assert (
+            "cannot tell by how much people's ratings changed: 76 of 150 conversations lack evidence" in found.summary
+        )
+    few = batch_change([*WEEKS, replace(fallen, lacking=75)], SEEN, 4.0)
+    assert few.people.value is not None and few.to_json()["lacking"] == 75
 
 
 def test_streams_without_a_change_are_quiet_and_levels_sum_to_the_level() -> None:
@@ -192,6 +207,17 @@ def test_gate_fails_on_a_fall_beyond_its_tolerance(here: dict[str, Any]) -> None
         check_gate(project, None, None, max_fall=-1.0)
 
 
+def test_gate_fails_if_scores_without_evidence_cannot_tell(
+    here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replace(
+        change_in(here["folder"]), state="unclear", blind="90 of 90 conversations lack evidence", lacking=90
+    )
+    monkeypatch.setattr("accord.verbs.gate.change_of_scores", lambda project: replace(found, people=Estimate()))
+    failed = printed("gate", "--max-fall", "4", "--allow-unproven", code=3)
+    assert "at most 4 points: failed: " in failed and "90 of 90 conversations lack evidence" in failed
+
+
 def test_alarm_of_a_batch_is_raised_once_with_size_interval_and_versions(here: dict[str, Any]) -> None:
     printed("watch", "--fail-on-alarm", code=None)
     printed("watch", "--fail-on-alarm")
@@ -271,10 +297,13 @@ def test_weeks_of_live_scores_are_batches_like_runs(tmp_path: Path) -> None:
         for number in range(4):
             time = int((monday + timedelta(days=7 * number)).timestamp() * 1000)
             origin = RowOrigin(project.question.id, "e@1", LIVE_ROWS)
-            rows = [{**usual, "conversation": f"{number}-{place}", "turn": None, "value": float(value)}
+            warning = f"{LACKS} that nearly all of the training data had: judge" if number == 2 else None
+            of_all = {**usual, "turn": None, "warning": warning}
+            rows = [{**of_all, "conversation": f"{number}-{place}", "value": float(value)}
                     for place, value in enumerate(rng.normal(2.5 - 0.5 * (number == 2), 0.3, 40))]  # fmt: skip
             facts = ConversationFacts("bot-1", time=time)
             project.mart.add(each for row in rows for each in origin.rows(row, facts, time, None))
         found = change_of_scores(project, "e@1", now=monday + timedelta(days=22))
     assert found is not None and found.state == "fell" and found.batch == "the week of 16 March 2026"
     assert len(found.reference) == 2  # the fourth week is not over
+    assert found.lacking == 40 and "40 of 40 conversations lack evidence" in found.summary

@@ -74,6 +74,7 @@ class Batch:
         conversation: (n,) ids.
         value: (n,) mean score of each conversation.
         version, topic, language: (n,) names; empty if unknown.
+        lacking: Number of conversations that lack evidence which the evaluator learned from.
     """
 
     key: str
@@ -83,6 +84,7 @@ class Batch:
     version: Names
     topic: Names
     language: Names
+    lacking: int = 0
 
     def __len__(self) -> int:
         return len(self.value)
@@ -140,6 +142,7 @@ class BatchChange:
             the change of all conversations.
         identity: Digest of the conversations of the latest batch, which stays if they are scored again.
         keys, reference_keys: Runs and weeks of the compared and the reference batches.
+        lacking: Number of conversations of these batches that lack evidence which the evaluator learned from.
     """
 
     state: State
@@ -166,11 +169,17 @@ class BatchChange:
     identity: str = ""
     keys: tuple[str, ...] = field(default=(), repr=False)
     reference_keys: tuple[str, ...] = field(default=(), repr=False)
+    lacking: int = 0
 
     @property
     def is_alarm(self) -> bool:
         """True if the scores changed."""
         return self.state in ("fell", "rose")
+
+    @property
+    def is_without_evidence(self) -> bool:
+        """True if most conversations lack evidence, such as a judge's answers, so that their scores show no change."""
+        return 2 * self.lacking > self.conversations
 
     def is_about(self, batch: Batch) -> NDArray[np.bool_]:
         """Return, (n,), True for the conversations of a batch that the change is about: all, or those of a group."""
@@ -241,7 +250,7 @@ class BatchChange:
     @property
     def in_people(self) -> str:
         """The change of people's mean rating in one sentence; empty without a comparison."""
-        if self.scores.value is None:
+        if self.scores.value is None and not self.is_without_evidence:
             return ""
         if self.blind:
             return f"This evaluator cannot tell by how much people's ratings changed: {self.blind}."
@@ -335,6 +344,7 @@ class BatchChange:
             "conversations": self.conversations, "reference": list(self.reference),
             "scores": _ends(self.scores), "people": _ends(self.people), "cannot_tell": self.blind,
             "seen": _ends(self.seen), "compared": list(self.compared), "means": list(self.means), "groups": groups,
+            "lacking": self.lacking,
             "number": self.number, "evaluator": self.evaluator, "labels": self.labels, "rated": _ends(self.rated),
             "rated_counts": list(self.rated_counts), "next": self.next, "summary": self.summary, "notes": self.notes,
             "lines": self.lines,
@@ -373,6 +383,16 @@ def batch_change(
         evaluator: Name of the evaluator.
         level: Probability of any false alarm, at all batches together.
     """
+    last = _latest(batches, seen, span, evaluator, level)
+    last = replace(last, lacking=sum(each.lacking for each in batches if each.key in last.keys))
+    if not last.is_without_evidence:
+        return last
+    lacking = f"{last.lacking:,} of {count_of(last.conversations, 'conversation')} lack evidence that it learned from"
+    return replace(last, people=Estimate(), blind=lacking)
+
+
+def _latest(batches: Sequence[Batch], seen: Sight | None, span: float, evaluator: str, level: float) -> BatchChange:
+    """Return the comparison of the latest batch with its groups."""
     found = list(_each(batches, seen, span, evaluator, level))
     if not found:
         return BatchChange("no batch", evaluator=evaluator)

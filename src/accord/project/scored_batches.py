@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from accord.learning import Evaluator
     from accord.project.workspace import Workspace
+LACKS = "lacks evidence"
+"""Part of the warning of a score without evidence that nearly all of the training data had."""
 MOST_CHARACTERS = 60
 """Longest name of a file in the name of a batch."""
 
@@ -141,6 +143,7 @@ def scored_batches(project: Workspace, evaluator: str, question: str, now: datet
             .agg(
                 pl.col("value").mean(), pl.col("scored").min(), version.first().fill_null("").alias("version"),
                 *(pl.col(name).cast(pl.String).first().fill_null("") for name in ("topic", "language")),
+                pl.col("warning").str.contains(LACKS, literal=True).fill_null(False).any().alias("lacks"),
             )
             .sort("conversation").collect()
         )  # fmt: skip
@@ -178,7 +181,9 @@ def _batch(begin: datetime, is_week: bool, rows: pl.DataFrame, sources: Mapping[
         else f"the run of {shown}, {begin:%H:%M:%S}"
     )
     columns = {each: rows[each].to_numpy().astype(object) for each in ("conversation", "version", "topic", "language")}
-    return Batch(key, name, value=rows["value"].to_numpy().astype(np.float64), **columns)
+    return Batch(
+        key, name, value=rows["value"].to_numpy().astype(np.float64), lacking=int(rows["lacks"].sum()), **columns
+    )
 
 
 def _in_use(project: Workspace) -> Evaluator | None:

@@ -225,8 +225,8 @@ def fall_check(project: Workspace, run: str | None, max_fall: float | None) -> l
     """Return the check of the latest batch of scores against the earlier ones; `None` states the change alone.
 
     A fall that is stated fails unless the whole interval of the change of people's mean rating is within `max_fall`,
-    and fails if the evaluator cannot tell it. A change that cannot be told from none passes, and says so: a gate fails
-    on evidence.
+    and fails if the evaluator cannot tell it, or if most scores lack evidence that it learned from. A change that is
+    not clear passes with a note: a gate fails on evidence.
 
     Args:
         project: The project.
@@ -245,7 +245,7 @@ def fall_check(project: Workspace, run: str | None, max_fall: float | None) -> l
         more = ". This is not a condition; add --max-fall POINTS to make it one" if found.state == "fell" else ""
         return [Check(name, 1.0, 1.0, words=f"{words}{more}")]
     low = found.people.low
-    if found.state == "fell" and (low is None or low < -max_fall):
+    if found.is_without_evidence or (found.state == "fell" and (low is None or low < -max_fall)):
         return [Check(name, 1.0, None, reason=words)]
     return [Check(name, 1.0, 1.0, words=words)]
 
