@@ -123,7 +123,7 @@ def test_tools_give_the_figures_of_the_project(ask: Ask, folder: Path) -> None:
     assert score["evaluator"] == "default" and score["evaluator_learned_from_it"] and score["band"] is not None
     figure = {"value": row["rmse"], "low": row["rmse_low"], "high": row["rmse_high"]}
     assert agreement["evaluator"] == "default" and agreement["verdict"]["title"]
-    assert agreement["figures"]["RMSE, in units of the scale"] == figure
+    assert agreement["figures"]["RMSE for annotators whose ratings it knows, in units of the scale"] == figure
     assert why["agreement"]["default"] == worst["agreement"] == agreement
     values = [each["value"] for each in worst["rows"]]
     assert values == sorted(values) and len(values) == 3 and worst["rows_in_all"] == 40
