@@ -6,6 +6,7 @@ import atexit
 import functools
 import gc
 import importlib
+import logging
 import os
 import shutil
 import signal
@@ -290,5 +291,6 @@ def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     trust._unconfirmed.clear()
     trust._file_variables.clear()
     project_plugins._noted.clear()
+    logging.disable(logging.NOTSET)
     if terminal := sys.modules.get("accord.cli.terminal"):
         terminal.set_verbosity(False, False)

@@ -72,7 +72,7 @@ def test_a_lead_opens_a_list_reads_the_worst_and_comes_back(page: Any) -> None:
     name, turn = said.partition(",")[0], int(said.rpartition(" ")[2])
     assert worst.locator("a").inner_text() == f"Turn {turn - 1} of {name}.", "the words of the user before the reply"
     worst.locator("a").click()
-    assert page.get_by_role("navigation", name="Main").get_by_role("link", name="Studies").is_visible()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Studies").wait_for()
     page.locator(".meta", has_text=f"{name} · ").wait_for()
     assert at(page).startswith(f"/conversation/{name}?")
     chosen = page.locator("article.is-rated")

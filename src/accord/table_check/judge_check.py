@@ -79,7 +79,9 @@ def check(
     ('judge', 'human', '0.56 [0.47, 0.65]')
     """
     if width is not None and not SMALLEST_ANSWER <= width < math.inf:
-        raise BadInput(f"width is {width}; it is the width of an interval, a number of at least {SMALLEST_ANSWER}")
+        raise BadInput(
+            f"width is {width}; it is the width of an interval, a number above 0, at least {SMALLEST_ANSWER:g}"
+        )
     if threshold is not None and not math.isfinite(threshold):
         raise BadInput(f"threshold is {threshold}; it is a score of the judge, a finite number")
     check_error(error)
