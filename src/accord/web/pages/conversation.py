@@ -60,8 +60,8 @@ MAX_ATTRIBUTIONS = 12
 MAX_PREDICTED = 6
 """Number of people whose predicted ratings are drawn for a conversation without ratings."""
 NOT_STORED = (
-    "this conversation has scores, but the store does not have its text: it was scored live or from a file; to read it, "
-    "import its log with the same id: accord import chats.jsonl"
+    "this conversation has scores, but the store does not have its text: it was scored live or from a file; to read "
+    "it, import its log with the same id: accord import chats.jsonl"
 )
 
 ONLY_SCORES = "this conversation was erased, and only its scores were kept, under a pseudonym"
