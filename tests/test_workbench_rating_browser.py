@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from browsing import LIGHT, PHONE, faults, tab
 from served_workbench import StartWorkbench, Workbench
+from waiting import until
 
 from accord import Conversation, Turn
 from accord.values import Document
@@ -150,6 +151,7 @@ def test_forty_quick_answers_go_in_one_request(browser: Any, workbench: StartWor
         page.route("**/answers", hold)
         press(page, *(n % 4 + 1 for n in range(count)), "Enter")
         page.locator("#state:text-is('saving')").wait_for()
+        until(lambda: sent or page.wait_for_timeout(20))  # the route is told a moment later
         assert sent == [1] and not saved(bench)
         held[0].continue_()
         at_item(page, 2)

@@ -100,7 +100,7 @@ class Signature:
         >>> Signature.without_version("calibration|features:3|version:0.2.0|for:ann")
         'calibration|features:3|for:ann'
         """
-        return re.sub(r"\|version:\d+\.\d+\.\d+\w*(?=\||$)", "", text)
+        return re.sub(r"\|version:\d[^|]*", "", text)
 
 
 class ScoreRow(TypedDict):
