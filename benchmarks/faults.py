@@ -16,6 +16,7 @@ Accord asks questions in several processes; the loopback server records which it
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -237,7 +238,9 @@ def store_dies(conversations: int) -> Iterator[Row]:
                 cluster.start()
             well, kept = set(noting.well), judging.kept()
             in_spool = sum(
-                len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.unsaved/*.jsonl")
+                json.loads(line)["kind"] != "usage"
+                for path in folder.rglob("*.unsaved/*.jsonl")
+                for line in path.read_text(encoding="utf-8").splitlines()
             )
             runs = judging.finish(1, 11)
             answered, damage = len(judging.kept()), check_store(url).damage

@@ -417,6 +417,10 @@ def test_failing_store_loses_no_paid_answer(
     if lost == "answers":
         assert spooled and tmp_path in Path(spooled[2]).parents, "in a folder that the next command finds"
         assert private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
+        rows = [
+            json.loads(line) for path in Path(spooled[2]).iterdir() for line in path.read_text("utf-8").splitlines()
+        ]
+        assert int(spooled[1]) == sum(row["kind"] != "usage" for row in rows), "the usage of a request is no answer"
     for line in Spool(store).take_in():
         assert spooled and line == f"stored {spooled[1]} paid answers that the store could not take before"
     assert not list(tmp_path.rglob("*.unsaved")), "loaded files are removed"

@@ -25,9 +25,14 @@ from .people.chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats
 from .people.studies import Assignment as Assignment, Candidate as Candidate
 from .people.studies import Item as Item, LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
 from .anchors import Anchor as Anchor
-from .request_claims import add_paid_rows as add_paid_rows, Amounts as Amounts, ClaimResult as ClaimResult
+from .request_claims import add_paid_rows as add_paid_rows, answer_count as answer_count, Amounts as Amounts
+from .request_claims import ClaimResult as ClaimResult
 from .request_claims import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, MONEY_UNITS as MONEY_UNITS
-from .request_claims import PaidRow as PaidRow, SharedBudget as SharedBudget, Spool as Spool
+from .request_claims import (
+    PaidRow as PaidRow,
+    SharedBudget as SharedBudget,
+    Spool as Spool,
+)
 from .request_claims import spool_folders as spool_folders
 from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches

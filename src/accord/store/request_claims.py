@@ -316,6 +316,11 @@ Replies and vectors also have `conversations`: the ids of conversations with tex
 """
 
 
+def answer_count(rows: Sequence[PaidRow]) -> int:
+    """Return the number of paid answers; the usage of a request is none."""
+    return sum(row["kind"] != "usage" for row in rows)
+
+
 def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
     """Store paid answers; of equal keys the first stays.
 
@@ -358,7 +363,7 @@ class UnsavedAnswers(StoreError):
             self._spooled[folder] += count
         lines = [self._reason]
         for path, number in self._spooled.items():
-            lines.append(f"{number} paid answers are in {path}; the next command stores them.")
+            lines += [f"{number} paid answers are in {path}; the next command stores them."] if number else []
         if self._lost:
             lines.append(f"{self._lost} paid answers could not be written anywhere and are lost.")
         self.args = (" ".join(lines),)
@@ -393,7 +398,7 @@ class Spool:
                     path.replace(path.with_suffix(REFUSED))
                     messages.append(f"{path.with_suffix(REFUSED)}: {fault}; the other rows were stored")
                 path.unlink(missing_ok=True)
-                stored += len(rows)
+                stored += answer_count(rows)
             except StoreError as error:
                 messages.append(f"paid answers wait in {path.parent}: {error}")
                 break

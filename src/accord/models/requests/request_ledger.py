@@ -30,6 +30,7 @@ from accord.store import (
     StoreError,
     UnsavedAnswers,
     add_paid_rows,
+    answer_count,
     utc_now,
 )
 
@@ -271,7 +272,7 @@ class RequestLedger(Generic[T]):
         except StoreError as error:
             self._break(error)
         if rows and self._failure is not None:
-            self._failure.spooled(len(rows), self._spool.put(rows))
+            self._failure.spooled(answer_count(rows), self._spool.put(rows))
         return ClaimResult(), {}
 
     def _give(self, queue: Sequence[_Work[T]], taken: ClaimResult, stored: Mapping[str, T]) -> None:
