@@ -105,12 +105,10 @@ class Board:
             return None
         page = listed(found, number, size)
         details = self.reader.conversations.of((row.conversation, row.turn) for row in page.rows)
-        intervals = self.reader.intervals(found, {row.conversation for row in page.rows})
         rows = []
         for row in page.rows:
             words, issues = details[row.conversation, row.turn]
-            interval = intervals.get((row.conversation, row.turn, row.value), (None, None))
-            rows.append(replace(row, words=words, issues=issues, interval=interval))
+            rows.append(replace(row, words=words, issues=issues))
         return found, replace(page, rows=tuple(rows))
 
     def scores(self, selection: BoardFilters) -> SelectedScores | None:
@@ -271,7 +269,7 @@ class ListedText:
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
     True if the evaluator learned from the conversation, and `is_unlike` if it is unlike the training data. `words` are
     the text of the user's last message, and `issues` the kinds of issues found. `interval` has the ends of the 80%
-    interval of a score for a new annotator.
+    interval of a score, unless `value` is a mean over annotators.
     """
 
     conversation: str
@@ -337,12 +335,13 @@ def listed(scores: SelectedScores, number: int = 1, size: int = PAGE) -> TextPag
     pages = max(-(-total // size), 1)
     number = min(max(number, 1), pages)
     shown = _first(rows, columns, down, number * size).slice((number - 1) * size, size)
+    of_one = about.view == "each" or len(scores.annotators) < 2
     cells = [
         ListedText(
             row["conversation"], row["turn"], row["value"], row["apart"],
             str(row["annotator"]) if about.view == "each" else None, row["system"], row["version"], row["topic"],
             None if row["day"] is None else row["day"].isoformat(), row["unscored"], row["in_training"],
-            row["is_unlike"],
+            row["is_unlike"], interval=(row["low"], row["high"]) if of_one else (None, None),
         )
         for row in shown.iter_rows(named=True)
     ]  # fmt: skip

@@ -7,7 +7,7 @@ whose sums have the same variance.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from threading import Lock
@@ -41,7 +41,7 @@ MAX_CHOICES = 200
 """Maximum number of topics or systems to choose from."""
 CACHED_SELECTIONS = 2
 """Number of selections whose rows stay in memory."""
-_EMPTY = ("probabilities", "unscored", "spread")
+_EMPTY = ("probabilities", "unscored", "spread", "low", "high")
 """Columns of scores that people's answers lack."""
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
@@ -345,7 +345,7 @@ class ScoreReader:
             *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, _hashed_input(),
             pl.col("unscored").cast(pl.Categorical), pl.col("in_training").fill_null(False),
             pl.col("warning").str.contains(UNLIKE, literal=True).fill_null(False).alias("is_unlike"),
-            "probabilities",
+            "probabilities", "low", "high",
         ]  # fmt: skip
         training = pl.col("in_training").fill_null(False)
         in_training = self._count(wanted & training)
@@ -380,30 +380,6 @@ class ScoreReader:
             is_other, question == self.project.question.id,
             {each.id: each.shown for each in self.project.rubric.questions}, new,
         )  # fmt: skip
-
-    def intervals(
-        self, scores: SelectedScores, conversations: Collection[str]
-    ) -> dict[tuple[str, int | None, float | None], tuple[float | None, float | None]]:
-        """Return the ends of the 80% intervals of scores for a new annotator, by conversation, turn and score.
-
-        Empty for ratings, and for means over several annotators. The frame of a selection has no intervals, which few
-        rows need.
-        """
-        import polars as pl
-
-        about = scores.selection
-        if about.answers == "given" or not scores.is_population:
-            return {}
-        wanted = (
-            (pl.col("question") == about.question)
-            & (pl.col("evaluator") == about.evaluator)
-            & (pl.col("annotator") == POPULATION)
-            & pl.col("conversation").is_in(sorted(conversations))
-            & pl.col("low").is_not_null()
-        )
-        names = ("conversation", "turn", "value", "low", "high")
-        found, _ = self.mart.read(lambda rows: rows.filter(wanted).select(names).collect())
-        return {(name, turn, value): (low, high) for name, turn, value, low, high in found.iter_rows()}
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:
         """Return the options of the first score that has any; empty if there is none."""
