@@ -175,7 +175,7 @@ PYTEST = """from accord.hosts.pytest_plugin import assert_score
 def test_replies_are_good():
     assert_score("chats.jsonl", mean_at_least=1, evaluator="evaluators/constant")
 """
-GATE = "accord gate --min-mean 1 --include-training --junit gate.xml --markdown gate.md"
+GATE = "accord gate --min-mean 1 --include-training --allow-unproven --junit gate.xml --markdown gate.md"
 
 
 def run_pytest(folder: Folder, name: str) -> None:
@@ -198,12 +198,12 @@ def run_gate(folder: Folder, name: str) -> None:
 
     folder.run("sh", "-c", GATE)
     cases = list(ElementTree.parse(folder.path / "gate.xml").iter("testcase"))
-    need(len(cases) == 2, f"the JUnit file has {len(cases)} conditions")
+    need(len(cases) == 3, f"the JUnit file has {len(cases)} conditions")
 
 
 def run_action(folder: Folder, name: str) -> None:
     """Run the script of the GitHub action, which writes the table of the job page."""
-    folder.run("bash", str(ROOT / "ci" / "gate.sh"), "--min-mean", "1", "--include-training")
+    folder.run("bash", str(ROOT / "ci" / "gate.sh"), "--min-mean", "1", "--include-training", "--allow-unproven")
     need("mean of the latest scores" in (folder.path / "summary.md").read_text(encoding="utf-8"), "no table")
 
 
