@@ -28,11 +28,7 @@ from .anchors import Anchor as Anchor
 from .request_claims import add_paid_rows as add_paid_rows, answer_count as answer_count, Amounts as Amounts
 from .request_claims import ClaimResult as ClaimResult
 from .request_claims import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, MONEY_UNITS as MONEY_UNITS
-from .request_claims import (
-    PaidRow as PaidRow,
-    SharedBudget as SharedBudget,
-    Spool as Spool,
-)
+from .request_claims import PaidRow as PaidRow, SharedBudget as SharedBudget, Spool as Spool
 from .request_claims import spool_folders as spool_folders
 from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 ERROR = 0.05
 """Default limit of the error."""
 SMALLEST_ERROR = 1e-6
+"""Smallest limit of the error; it takes three million labels."""
 
 
 @dataclass(frozen=True)

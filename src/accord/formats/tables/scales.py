@@ -44,7 +44,7 @@ MAX_LOCATIONS = 20
 WIDEST = 1000
 """Highest value of an inferred scale."""
 SMALLEST_ANSWER = 1e-50
-"""Smallest number above 0."""
+"""Smallest number above 0; closer ones are read as 0."""
 
 
 class RowLocation(NamedTuple):
